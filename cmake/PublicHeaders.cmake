@@ -56,13 +56,12 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/reduce/tensor_sync.h
   cxtrain/strategy/block_pass.h
   cxtrain/strategy/block_ranges.h
-  cxtrain/strategy/divided_parameters.h
   cxtrain/strategy/keep_ranges.h
   cxtrain/strategy/local_step.h
   cxtrain/strategy/model_outline.h
-  cxtrain/strategy/strategy.h
+  cxtrain/strategy/parameter_store.h
   cxtrain/strategy/placed_row.h
-  cxtrain/strategy/whole_parameters.h
+  cxtrain/strategy/strategy.h
   cxtrain/tensor/hollow.h
   cxtrain/tensor/layout.h
   cxtrain/tensor/norms.h)

@@ -9,8 +9,8 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/model_outline.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "hooked_gradients.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
@@ -165,9 +165,8 @@ class DdpStrategy final : public ReplicatedStrategy {
 
   std::unique_ptr<TrainedParameters> make_divided(const OptimizerTarget& target, GradientExchange& exchange) {
     Communicator& group = ranks_of_node();
-    auto divided =
-        std::make_unique<DividedParameters>(target.parameters, context_->precision, group, exchange,
-                                            place_rows(target.parameters, group, /*row_bytes=*/0));
+    auto divided = std::make_unique<ParameterStore>(target.parameters, context_->precision, exchange, group,
+                                                    place_rows(target.parameters, group, /*row_bytes=*/0));
     log_info("optimizer: " + std::to_string(group.size()) + " ranks divide its work" +
              (divided->one_copy() ? ", and have one copy of the parameters" : ""));
     return divided;
@@ -188,7 +187,7 @@ class DdpStrategy final : public ReplicatedStrategy {
   /// this was asked for, with all. Else every rank does everything. Collective.
   bool divides(const OptimizerTarget& target) {
     World& world = context_->world;
-    if (DividedParameters::agreed(may_divide(target), target.parameters, world)) return true;
+    if (agree_to_divide(may_divide(target), target.parameters, world)) return true;
     if (args_.shard_optimizer.value_or(false)) {
       log_warning(std::string("strategy.shard_optimizer is on, but every rank will update all parameters: ") +
                   (world.size() == 1 ? "there is one rank"

@@ -15,7 +15,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/whole_parameters.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "metric_recorder.h"
 
 namespace cxtrain {
@@ -57,8 +57,8 @@ class DpStrategy final : public Strategy, private GradientExchange {
     }
     std::vector<std::unique_ptr<TrainedParameters>> trained;
     for (const OptimizerTarget& target : targets) {
-      trained.push_back(std::make_unique<WholeParameters>(target.parameters, context_->precision,
-                                                          static_cast<GradientExchange&>(*this)));
+      trained.push_back(std::make_unique<ParameterStore>(target.parameters, context_->precision,
+                                                         static_cast<GradientExchange&>(*this)));
     }
     return trained;
   }

@@ -21,8 +21,8 @@
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/block_pass.h"
 #include "cxtrain/strategy/chain.h"
-#include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "cxtrain/trainer/module.h"
 #include "parts.h"
 #include "schedule.h"
@@ -232,9 +232,9 @@ std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const Optimize
                                                                   GradientExchange& exchange) {
   const std::vector<NamedTensor> own = model_->own(target.parameters);
   std::unique_ptr<TrainedParameters> here;
-  if (args_.shard_optimizer && stage_->size() > 1 && !DividedParameters::divisible(own).empty()) {
-    here = std::make_unique<DividedParameters>(own, context_->precision, *stage_, exchange,
-                                               place_rows(own, *stage_, /*row_bytes=*/0));
+  if (args_.shard_optimizer && stage_->size() > 1 && !divisible(own).empty()) {
+    here = std::make_unique<ParameterStore>(own, context_->precision, exchange, *stage_,
+                                            place_rows(own, *stage_, /*row_bytes=*/0));
   } else {
     here = LocalStrategy::make_trained({target.optimizer, own}, exchange);
   }

@@ -14,7 +14,7 @@
 #include "cxtrain/config/fields.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/divided_rows.h"
-#include "cxtrain/strategy/divided_parameters.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "gathered_model.h"
 #include "sharded_gradients.h"
 #include "traits.h"
@@ -213,8 +213,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
                                                   GradientExchange& exchange) override {
     if (context_->world.size() == 1) return LocalStrategy::make_trained(target, exchange);
     Communicator& ranks = group();
-    auto divided = std::make_unique<DividedParameters>(
-        target.parameters, context_->precision, ranks, exchange,
+    auto divided = std::make_unique<ParameterStore>(
+        target.parameters, context_->precision, exchange, ranks,
         gathered_ ? gathered_->model.rows_of(target.parameters)
                   : place_rows(target.parameters, ranks, args_.bucket_bytes, kept_));
     // A rank that is alone on its node has the only copy.
@@ -259,7 +259,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     if (!gathered_) require_divisible(target.parameters);  // else `connect` did
   }
   void require_divisible(const std::vector<NamedTensor>& parameters) {
-    if (DividedParameters::agreed(/*wanted=*/true, parameters, context_->world)) return;
+    if (agree_to_divide(/*wanted=*/true, parameters, context_->world)) return;
     throw_agreed(
         {"strategy",
          "zero cannot divide the parameters: some lie in memory that belongs to other tensors, too, or none "

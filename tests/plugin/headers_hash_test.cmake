@@ -42,7 +42,7 @@ foreach(header cli/main.h cluster/hang_reporter.h trainer/session.h)
   keeps_hash("a change" ${header} "${text}int changed;\n")
 endforeach()
 foreach(header strategy/strategy.h trainer/module.h plugin/registry.h data/dataset.h config/options.h
-               report/metric_logger.h comm/communicator.h strategy/whole_parameters.h)
+               report/metric_logger.h comm/communicator.h strategy/parameter_store.h)
   file(READ "${WORK}/cxtrain/${header}" text)
   changes_hash("another member" ${header} "${text}int changed;\n")
 endforeach()

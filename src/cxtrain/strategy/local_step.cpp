@@ -9,7 +9,7 @@
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/tensor_sync.h"
-#include "cxtrain/strategy/whole_parameters.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
@@ -206,7 +206,7 @@ std::unique_ptr<GradientExchange> LocalStrategy::make_exchange(std::span<const O
 
 std::unique_ptr<TrainedParameters> LocalStrategy::make_trained(const OptimizerTarget& target,
                                                                GradientExchange& exchange) {
-  return std::make_unique<WholeParameters>(target.parameters, context_->precision, exchange);
+  return std::make_unique<ParameterStore>(target.parameters, context_->precision, exchange);
 }
 
 StepResult LocalStrategy::step(StepPlan& plan) {

@@ -59,7 +59,28 @@ PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& paramete
   return placed;
 }
 
+bool shares_memory(const at::Tensor& tensor) {
+  return tensor.storage().use_count() > 1 || tensor.storage().nbytes() != tensor.nbytes();
+}
+
 }  // namespace
+
+std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : parameters) {
+    if (!can_be_divided(tensor)) continue;
+    if (!is_hollow(tensor) && shares_memory(tensor)) return {};
+    names.push_back(name);
+  }
+  return names;
+}
+
+bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, World& world) {
+  std::string names;
+  for (const std::string& name : wanted ? divisible(parameters) : std::vector<std::string>{})
+    names += name + "\n";
+  return same_on_all_ranks(world, names) && !names.empty();
+}
 
 Piece PlacedRow::part(std::size_t k, const NamedTensor& parameter, int rank) const {
   const auto& [name, tensor] = parameter;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/reduce/divided_rows.h"
@@ -25,6 +27,13 @@ struct PlacedRow {
   /// Returns the part of the row's k-th parameter that rank `rank`, which is this rank, updates.
   Piece part(std::size_t k, const NamedTensor& parameter, int rank) const;
 };
+
+/// Returns the names of the parameters that this rank can divide; empty if the memory of one belongs to other
+/// tensors, too.
+std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
+/// Returns whether all ranks want to divide these parameters, and every rank can divide equal ones, at least
+/// one. Collective.
+bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, World& world);
 
 /// Moves the parameters that can be divided into memory of the group's communicator, row after row
 /// (`divided_rows(parameters, group.size(), row_bytes)`). Where the ranks of the group share a node, they

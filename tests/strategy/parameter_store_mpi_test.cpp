@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/divided_parameters.h"
+#include "cxtrain/strategy/parameter_store.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -9,7 +9,6 @@
 
 #include <limits>
 
-#include "cxtrain/strategy/whole_parameters.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 
@@ -60,7 +59,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
   HostCommunicator comm = test::host_communicator(per_node);
   const auto model = parameters();
   const auto before = values(model);
-  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
   CHECK(all_equal(model, before));
   CHECK(model[2].tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
 
@@ -86,7 +85,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
 TEST_CASE("pieces are the parameters' in their order, with the gradients that belong to them") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
   std::int64_t covered = 0;
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -114,8 +113,8 @@ TEST_CASE("pieces are the parameters' in their order, with the gradients that be
 TEST_CASE("norms have the bits that they have where every rank does everything") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters(), whole = parameters();
-  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
-  WholeParameters reference(whole, {}, nothing);
+  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore reference(whole, {}, nothing);
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
     set_gradients(whole, step);
@@ -136,7 +135,7 @@ TEST_CASE("norms have the bits that they have where every rank does everything")
 TEST_CASE("an overflow in one rank's pieces is one for all that divide the work") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
   for (const bool overflow : {true, false}) {
     const bool here = overflow && test_world().rank() == test_world().size() - 1;
     const at::Tensor found = at::full({1}, here ? 1.0 : 0.0);
@@ -150,9 +149,8 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
   const auto before = values(model);
   for (int repeat = 0; repeat < 2; ++repeat) {
     HostCommunicator comm = test::host_communicator();
-    CHECK(DividedParameters::divisible(model) ==
-          std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
-    DividedParameters(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0)).publish();
+    CHECK(divisible(model) == std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
+    ParameterStore(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0)).publish();
   }
   CHECK(all_equal(model, before));
   const at::NoGradGuard no_grad;
@@ -163,7 +161,7 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
 TEST_CASE("nothing is divided where one parameter's memory belongs to others as well") {
   const auto model = parameters();
   const at::Tensor alias = model[1].tensor.detach().view(-1);
-  CHECK(DividedParameters::divisible(model).empty());
+  CHECK(divisible(model).empty());
 }
 
 }  // namespace

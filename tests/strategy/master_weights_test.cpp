@@ -1,9 +1,9 @@
-#include "cxtrain/precision/master_weights.h"
-
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <ATen/record_function.h>
 
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/parameter_store.h"
 #include "support/catch.h"
 
 namespace cxtrain {
@@ -43,22 +43,23 @@ TEST_CASE(
     parameters.push_back(
         {"p" + std::to_string(parameters.size()), at::rand({5}).to(dtype).set_requires_grad(true)});
   }
-  MasterWeights masters(parameters, precision_policy("16-mixed", "O2"));
+  LocalGradients local(parameters);
+  ParameterStore trained(parameters, precision_policy("16-mixed", "O2"), local);
   for (std::size_t i = 0; i < parameters.size(); ++i)
     parameters[i].tensor.mutable_grad() = at::rand({5}).to(parameters[i].tensor.scalar_type());
-  masters.take_gradients();
+  trained.synchronize();
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     CAPTURE(i);
-    const NamedTensor& master = masters.parameters()[i];
+    const Piece& master = trained.pieces()[i];
     CHECK(master.name == parameters[i].name);
-    REQUIRE(master.tensor.scalar_type() == at::kFloat);
-    CHECK(at::equal(masters.gradients()[i], parameters[i].tensor.grad().to(at::kFloat)));
-    master.tensor.copy_(at::rand({5}));
+    REQUIRE(master.values.scalar_type() == at::kFloat);
+    CHECK(at::equal(trained.gradients()[i], parameters[i].tensor.grad().to(at::kFloat)));
+    at::Tensor(master.values).copy_(at::rand({5}));
   }
   {
     const ListsOf copied("aten::_foreach_copy_");
-    masters.write_back();
+    trained.publish();
   }
   CHECK(ListsOf::lists.size() == 4);  // to and from, for each of two dtypes
   for (const auto& list : ListsOf::lists) {
@@ -66,7 +67,7 @@ TEST_CASE(
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& rounded = parameters[i].tensor;
-    CHECK(at::equal(rounded, masters.parameters()[i].tensor.to(rounded.scalar_type())));
+    CHECK(at::equal(rounded, trained.pieces()[i].values.to(rounded.scalar_type())));
   }
 }
 
