@@ -16,8 +16,9 @@
 #
 # Connections use the congestion control of CXTRAIN_CONGESTION, or cubic.
 #
-# With CXTRAIN_NODE_CORES=own at `up` each node has an equal part of the cores for itself, if there are enough. The system otherwise
-# likes to wake the network threads of two nodes on one core, which then computes less than the other one.
+# With CXTRAIN_NODE_CORES=own at `up` each node has an equal part of the cores for itself; if there are more nodes than cores, each node
+# has one core, and equally many nodes share a core. The system otherwise likes to wake the network threads of two nodes on one core,
+# which then computes less than the other one.
 #
 # A link of RATE is a token bucket at each of its ends. After an idle time (a step's computing) a bucket is full, and the first 80 KB
 # of a step cross the link at once: 0.65 ms less at 1 Gbit, 6.5 ms less at 0.1 Gbit. RATE counts headers, which are 4.4 % of full
@@ -135,9 +136,19 @@ up() {
   printf '#!/bin/bash\nhost=$1\nshift\nexec %q exec "$host" bash -c "$*"\n' "$self" > "$state/agent"
   chmod +x "$state/agent"
   for i in $(seq "$count"); do up_node "$i" "$rate"; done
-  local each=$(($(nproc) / count))
-  if [ "${CXTRAIN_NODE_CORES:-}" = own ] && [ "$each" -ge 1 ]; then
-    for i in $(seq "$count"); do echo "$(((i - 1) * each))-$((i * each - 1))" > "$state/n$i.cores"; done
+  if [ "${CXTRAIN_NODE_CORES:-}" = own ]; then
+    for i in $(seq "$count"); do cores_of "$i" "$count" > "$state/n$i.cores"; done
+  fi
+}
+
+# cores_of NUMBER COUNT: the cores of node n<NUMBER> of COUNT nodes.
+cores_of() {
+  local each=$(($(nproc) / $2)) first
+  if [ "$each" -ge 1 ]; then
+    first=$((($1 - 1) * each))
+    echo "$first-$((first + each - 1))"
+  else
+    echo $((($1 - 1) % $(nproc)))
   fi
 }
 

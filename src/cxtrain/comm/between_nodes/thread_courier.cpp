@@ -34,6 +34,8 @@ void ThreadCourier::post(std::unique_ptr<Errand> errand) {
     errands_.push_back(std::move(errand));
   }
   changed_.notify_all();
+  // Where ranks share a core, another one may have to work before it posts its values of this sum.
+  if (!spins_) std::this_thread::yield();
 }
 
 /// While it lives, its thread carries the errands in place of the courier's.
