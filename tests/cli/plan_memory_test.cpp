@@ -118,6 +118,10 @@ TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {
         RankMemory{kWhole / 2, kWhole / 2, 2 * kWhole});
   CHECK(plan_of("ddp", whole, 1, "32-true", {.optimizer = Sgd{.lr = 0.1}}).plan.memory[0] ==
         RankMemory{kWhole, kWhole, 0});
+  Options o2 = options_for("ddp", whole, 1);
+  o2.trainer.precision = "16-mixed";
+  o2.trainer.amp_level = "O2";
+  CHECK(plan_of(o2).plan.memory[0] == RankMemory{kWhole / 2, kWhole / 2, 4 * kWhole});
 }
 
 TEST_CASE("a stage of a pipeline has its own blocks, and those that share their parameters",

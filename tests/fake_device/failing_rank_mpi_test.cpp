@@ -3,7 +3,6 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/parameter_store.h"
 #include "fake_run.h"
 #include "fixture.h"
 #include "support/fake_device/fake_nccl_accelerator.h"

@@ -9,6 +9,7 @@
 
 #include <limits>
 
+#include "cxtrain/precision/policy.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 
@@ -129,6 +130,37 @@ TEST_CASE("norms have the bits that they have where every rank does everything")
         if (norms[i].defined()) CHECK(at::equal(norms[i], expected[i]));
       }
     }
+  }
+}
+
+TEST_CASE("master weights of divided parameters have the bits of those of whole ones") {
+  HostCommunicator comm = test::host_communicator(GENERATE(0, 2));
+  const PrecisionPolicy o2 = precision_policy("16-mixed", "O2");
+  const auto make = [] {
+    std::vector<NamedTensor> made = parameters();
+    for (std::size_t i = 0; i < made.size(); ++i)
+      made[i].tensor =
+          made[i].tensor.detach().to(i % 2 == 0 ? at::kHalf : at::kBFloat16).requires_grad_(true);
+    return made;
+  };
+  const auto model = make(), whole = make();
+  ParameterStore trained(model, o2, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore reference(whole, o2, nothing);
+  for (int step = 0; step < 3; ++step) {
+    set_gradients(model, step);
+    set_gradients(whole, step);
+    for (ParameterStore* const store : {&trained, &reference}) {
+      store->synchronize();
+      const at::NoGradGuard no_grad;
+      store->begin_update();
+      for (std::size_t p = 0; p < store->pieces().size(); ++p) {
+        at::Tensor master = store->pieces()[p].values;
+        CHECK(master.scalar_type() == at::kFloat);
+        if (store->gradients()[p].defined()) master.add_(store->gradients()[p], 1e-4);
+      }
+      store->publish();
+    }
+    CHECK(all_equal(model, values(whole)));
   }
 }
 

@@ -65,8 +65,8 @@ class HeaderReader {
   };
   /// Returns the kind of the next tensor; absent if the tensor is undefined.
   std::optional<Kind> next_kind() {
-    constexpr auto kDtypes = static_cast<std::int64_t>(at::ScalarType::NumOptions);
-    const std::int64_t dtype = next(kUndefined, kDtypes - 1);
+    constexpr auto kLast = static_cast<std::int64_t>(at::ScalarType::Undefined) - 1;
+    const std::int64_t dtype = next(kUndefined, kLast);
     if (dtype == kUndefined) return std::nullopt;
     Kind kind{static_cast<at::ScalarType>(dtype), {}};
     kind.sizes.resize(static_cast<std::size_t>(next(0, 64)));

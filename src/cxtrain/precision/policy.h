@@ -16,7 +16,7 @@ struct PrecisionPolicy {
   std::optional<at::ScalarType> autocast_dtype;  ///< matrix products of the forward pass (`*-mixed`)
   bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
   bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all layers except batch norm
-  bool master_weights = false;                   ///< the optimizer updates float32 copies (strategy/parameter_store.h)
+  bool master_weights = false;                   ///< the optimizer updates float32 copies (ParameterStore)
 };
 
 /// Returns the policy of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true.

@@ -27,15 +27,15 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors) {
 
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
                               const PrecisionPolicy& precision, int further_numbers) {
-  const std::int64_t numbers =
-      std::visit(StateNumbers(), optimizer) + (precision.master_weights ? 1 : 0) + further_numbers;
+  constexpr std::int64_t kFloat = sizeof(float);
+  const std::int64_t of_all = std::visit(StateNumbers(), optimizer) + further_numbers;
   RankMemory memory;
   for (const NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) continue;
     const auto element = static_cast<std::int64_t>(parameter.tensor.element_size());
     memory.gradients += parameter.tensor.numel() * element;
-    memory.optimizer +=
-        parameter.tensor.numel() * numbers * std::max(element, static_cast<std::int64_t>(sizeof(float)));
+    const std::int64_t of_master = precision.master_weights && element < kFloat ? 2 : 0;
+    memory.optimizer += parameter.tensor.numel() * (of_all + of_master) * std::max(element, kFloat);
   }
   return memory;
 }

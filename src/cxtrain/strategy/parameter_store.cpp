@@ -93,6 +93,17 @@ at::Tensor ParameterStore::gradient_of(std::size_t p) const {
   return whole.detach().view(-1).slice(0, piece.range.begin, piece.range.end);
 }
 
+/// Returns the gradient of a master, in memory of the object and in the strides of the master.
+at::Tensor ParameterStore::in_float32(Update& update, const at::Tensor& gradient, const at::Tensor& master) {
+  if (!gradient.defined()) {
+    update.gradient.reset();
+  } else {
+    if (!update.gradient.defined()) update.gradient = at::empty_like(master);
+    update.gradient.copy_(gradient);
+  }
+  return update.gradient;
+}
+
 void ParameterStore::synchronize() {
   const at::NoGradGuard no_grad;
   exchange_.complete();
@@ -101,11 +112,7 @@ void ParameterStore::synchronize() {
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     Update& update = updates_[p];
     at::Tensor gradient = gradient_of(p);
-    if (update.of_master && gradient.defined()) {
-      // The memory is the object's own, and in the strides of the master.
-      if (!update.gradient.defined()) update.gradient = at::empty_like(pieces_[p].values);
-      gradient = update.gradient.copy_(gradient);
-    }
+    if (update.of_master) gradient = in_float32(update, gradient, pieces_[p].values);
     if (update.of_master || parameters_[update.parameter].shard != nullptr)
       held_[update.parameter] = gradient;
     gradients_[p] = std::move(gradient);

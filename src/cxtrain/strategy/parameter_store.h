@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
@@ -15,11 +14,11 @@
 
 namespace cxtrain {
 
-/// The parameters that one optimizer trains, under every strategy. A rank has four kinds of memory:
+/// The parameters that one optimizer trains, under every strategy. A rank has four kinds of memory for them:
 ///
 ///   * Values, which passes of the model read. Each rank has all values, or the ranks of a node have one copy
 ///     (`PlacedRow::one_copy`), or each rank has its shard (`PlacedRow::memory` is undefined).
-///   * Gradients, which the exchange owns: whole ones, or this rank's shard (`GradientExchange::shard_of`).
+///   * Gradients, as the exchange leaves them: whole, or this rank's shard (`GradientExchange::shard_of`).
 ///   * Optimizer state, which belongs to the pieces. A piece is a parameter, or this rank's shard of it.
 ///   * Master weights (AMP's O2): a float32 copy of each 16-bit piece, and its gradient in float32. The
 ///     optimizer updates the master. Steps smaller than the piece's last bit then add up instead of being
@@ -31,8 +30,9 @@ namespace cxtrain {
 /// ranks' shards if each rank has all values. Every rank updates parameters that are in no row.
 class ParameterStore final : public TrainedParameters {
  public:
-  /// `parameters`: of the placed model, all that may be trained at any time, with the values that training
-  /// starts from. Every rank updates all of them. The exchange must outlive this object.
+  /// `parameters`: of the placed model, all that may be trained at any time. They, or the rows that have
+  /// them, have the values that training starts from. Every rank updates all parameters. The exchange must
+  /// outlive this object.
   ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
                  GradientExchange& exchange);
   /// The ranks of the group divide the update. `rows`: rows of `parameters`. All ranks of the group pass
@@ -62,7 +62,7 @@ class ParameterStore final : public TrainedParameters {
   struct Update {
     std::size_t parameter;     ///< of the piece
     bool of_master;            ///< the piece is a master
-    at::Tensor gradient = {};  ///< of the master; undefined before the first one
+    at::Tensor gradient = {};  ///< of the master; undefined if there is none
   };
   /// 16-bit values and their masters, of one dtype and device: ATen copies a list at once if all its tensors
   /// are alike.
@@ -77,6 +77,7 @@ class ParameterStore final : public TrainedParameters {
   void add_master(Piece& piece, bool trained);
   /// The gradient of a piece as the exchange leaves it; undefined if there is none.
   at::Tensor gradient_of(std::size_t piece) const;
+  static at::Tensor in_float32(Update& update, const at::Tensor& gradient, const at::Tensor& master);
   static bool has_gradient(const Parameter& parameter);
   /// The norms of the chunks of all rows of one dtype and device, and from them the norms of parameters.
   void row_norms(std::span<const PlacedRow* const> rows, double order, std::vector<at::Tensor>& norms);
