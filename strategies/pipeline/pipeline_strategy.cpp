@@ -504,12 +504,16 @@ std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& mo
   Blocks& chain = blocks_of_chain(model.module);
   const std::vector<BlockRange> parts = parts_of_chain(chain, args, stages);
   const RankMemory buffers = memory_of_tensors(model.module.all_buffers());
+  const std::set<std::string> untrained = untrained_parameters(model.module, model.targets);
   std::vector<RankMemory> memory;
   for (int rank = 0; rank < plan.world_size; rank += columns) {
     const StageModel stage(model.module, chain, {.rank = rank, .ranks = plan.world_size, .stages = stages},
                            parts);
-    RankMemory own = memory_of_tensors(stage.own(model.module.all_parameters()));
-    own += buffers;
+    RankMemory own = buffers;
+    for (const NamedTensor& parameter : model.module.all_parameters()) {
+      if (stage.is_own(parameter.name) || untrained.contains(parameter.name))
+        own += memory_of_tensors({&parameter, 1});
+    }
     for (const OptimizerTarget& target : model.targets)
       own += memory_of_training(stage.own(target.parameters), target.optimizer, model.precision);
     if (args.shard_optimizer) own.optimizer /= columns;

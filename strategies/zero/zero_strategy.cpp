@@ -284,6 +284,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   Blocks* const blocks = model.module.blocks();
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
+  const std::int64_t undivided = memory_of_untrained(model).parameters;
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
@@ -293,9 +294,11 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   for (const int of_node : ranks_on_nodes(plan)) {
     const int among = stage == 3 && place != ParameterPlace::all ? of_node : plan.world_size;
     const bool one_copy = !gathers && plan.accelerator == "cpu" && among == of_node;
-    std::int64_t parameters = whole.parameters / (one_copy ? of_node : 1);
+    std::int64_t parameters = undivided + (whole.parameters - undivided) / (one_copy ? of_node : 1);
+    // Gathered rows have places for parameters that are whole on every rank, too.
     if (gathers)
-      parameters = whole.parameters / among + slot_bytes(model.module, *blocks, among, args.bucket_bytes);
+      parameters =
+          undivided + whole.parameters / among + slot_bytes(model.module, *blocks, among, args.bucket_bytes);
     const std::int64_t shard = whole.gradients / among;
     std::int64_t gradients = whole.gradients;
     if (stage > 1 && among > 1) {

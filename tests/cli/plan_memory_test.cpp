@@ -2,6 +2,9 @@
 
 #include <torch/nn/modules/linear.h>
 
+#include <functional>
+#include <memory>
+
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/tensor/shapes_only.h"
@@ -57,13 +60,28 @@ Options options_for(const std::string& strategy, const std::map<std::string, std
   return options;
 }
 
-ResolvedPlan plan_of(const Options& options, OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) {
+/// Only one parameter has an optimizer.
+class Adapter : public Wide {
+ public:
+  explicit Adapter(std::string trained) : trained_(std::move(trained)) {}
+  Optimizers configure_optimizers() override {
+    return {{"adapter", Adam{.lr = 0.1}, {named_parameters()[trained_]}}};
+  }
+
+ private:
+  std::string trained_;
+};
+
+ResolvedPlan plan_of(const Options& options, const std::function<std::unique_ptr<Module>()>& make) {
   ResolvedPlan resolved = make_plan(options, strategies_with_memory());
   REQUIRE(resolved.plan.errors.empty());
   const ShapesOnly shapes;
-  Wide model(std::move(setup));
-  fill_in_memory(resolved.plan, resolved.hardware, options, model);
+  fill_in_memory(resolved.plan, resolved.hardware, options, *make());
   return resolved;
+}
+
+ResolvedPlan plan_of(const Options& options, const OptimizerSetup& setup = {.optimizer = Adam{.lr = 0.1}}) {
+  return plan_of(options, [&] { return std::make_unique<Wide>(setup); });
 }
 
 ResolvedPlan plan_of(const std::string& strategy, const std::map<std::string, std::string>& args, int ranks,
@@ -109,6 +127,24 @@ TEST_CASE("an outer step keeps two numbers for each parameter, where there are s
   CHECK(plan_of(options).plan.memory[0].optimizer == 2 * kWhole / 4);
   options.plan_ranks_per_node = 2;
   CHECK(plan_of(options).plan.memory[0].optimizer == 4 * kWhole / 2);
+}
+
+TEST_CASE("parameters without an optimizer are whole on every rank", "[plan_memory]") {
+  const auto memory = [](const std::string& strategy, const std::map<std::string, std::string>& args) {
+    return plan_of(options_for(strategy, args, 4), [] { return std::make_unique<Adapter>("second.weight"); })
+        .plan.memory[0];
+  };
+  constexpr std::int64_t kHalf = kWhole / 2;  // of each block
+  CHECK(memory("ddp", {}) == RankMemory{kHalf + kHalf / 4, kHalf, 2 * kHalf / 4});
+  CHECK(memory("zero", {{"stage", "1"}}) == RankMemory{kHalf + kHalf / 4, kHalf, 2 * kHalf / 4});
+  const RankMemory gathered = memory("zero", {{"stage", "3"}, {"parameters", "all"}});
+  CHECK(gathered.parameters > kHalf + kWhole / 4);
+  CHECK(gathered.optimizer == 2 * kHalf / 4);
+  // The last stage has the first block's weight, too.
+  const std::vector<RankMemory> stages = plan_of(options_for("pipeline", {{"layout", "2,1"}}, 2), [] {
+                                           return std::make_unique<Adapter>("first.weight");
+                                         }).plan.memory;
+  for (const RankMemory& each : stages) CHECK(each == RankMemory{2 * kHalf, kHalf, 2 * kHalf});
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {

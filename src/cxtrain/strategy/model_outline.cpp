@@ -1,6 +1,8 @@
 #include "cxtrain/strategy/model_outline.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <variant>
 
 #include "cxtrain/strategy/local_step.h"
@@ -22,6 +24,15 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors) {
   RankMemory memory;
   for (const NamedTensor& named : tensors)
     memory.parameters += static_cast<std::int64_t>(named.tensor.nbytes());
+  return memory;
+}
+
+RankMemory memory_of_untrained(const ModelOutline& model) {
+  RankMemory memory = memory_of_tensors(model.module.all_buffers());
+  const std::set<std::string> untrained = untrained_parameters(model.module, model.targets);
+  for (const NamedTensor& named : model.module.all_parameters()) {
+    if (untrained.contains(named.name)) memory += memory_of_tensors({&named, 1});
+  }
   return memory;
 }
 

@@ -22,6 +22,9 @@ struct ModelOutline {
 /// Returns the memory of a rank that has the whole model, and trains it alone.
 RankMemory memory_of_whole(const ModelOutline& model);
 
+/// Returns the memory of the tensors that no optimizer trains: other parameters, and buffers.
+RankMemory memory_of_untrained(const ModelOutline& model);
+
 /// Returns the memory for these tensors of the model, without gradients and state.
 RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
 
