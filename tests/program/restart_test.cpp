@@ -188,6 +188,10 @@ TEST_CASE("restarts are refused where nobody could start the job again", "[resta
              test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("mpirun"));
   CHECK_THAT(launched.output, test::contains("--devices 2"));
   CHECK_THAT(run_program("--min_ranks 1").output, test::contains("add --max_restarts N"));
+  CHECK_THAT(run_program("--accelerator cpu --devices 2 --strategy pipeline --model digits --max_restarts 1 "
+                         "--min_ranks 1")
+                 .output,
+             test::contains("divides the layers"));
   CHECK_THAT(run_program("--max_restarts -1").output, test::contains("max_restarts"));
 }
 

@@ -89,6 +89,12 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
          "leaves ranks of one node out, and this plan has " + std::to_string(plan.num_nodes) + " nodes",
          "drop it: after the failure of a node have the job requeued", MessageCode::conflicting_options});
   }
+  if (options.min_ranks > 0 && plan.traits.divides_layers) {
+    problems.push_back({"min_ranks",
+                        "leaves ranks out, and the strategy '" + plan.strategy +
+                            "' divides the layers of the model among all ranks",
+                        "drop it, or use --strategy zero", MessageCode::conflicting_options});
+  }
   if (options.min_ranks > plan.world_size) {
     problems.push_back(
         {"min_ranks",
