@@ -45,7 +45,9 @@ TEST_CASE("the least limit of all control groups counts") {
   dir.write("slurm/job_7/step_0/memory.max", "max\n");
   dir.write("memory/docker/ab/memory.limit_in_bytes", "500\n");
   dir.write("memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
-  const auto limit = [&](const char* groups) { return doctor::memory_limit_of(groups, dir.path()); };
+  const auto limit = [&](const char* groups) {
+    return doctor::memory_limit_of(limited_memory_groups(groups, dir.path()));
+  };
   CHECK(limit("0::/slurm/job_7/step_0\n") == 1000);
   CHECK_FALSE(limit("0::/slurm\n").has_value());
   CHECK(limit("5:cpu:/x\n4:memory:/docker/ab\n") == 500);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "cxtrain/device/core_share.h"
+#include "cxtrain/device/memory_groups.h"
 
 namespace cxtrain {
 namespace {
@@ -24,6 +25,10 @@ std::optional<std::int64_t> read_bytes(const char* table, std::string_view entry
     if (word == entry && file >> kib) return kib * 1024;
   }
   return std::nullopt;
+}
+
+std::int64_t memory_of_machine(std::string_view entry) {
+  return read_bytes("/proc/meminfo", entry).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 double seconds(const timeval& time) {
@@ -55,11 +60,16 @@ std::int64_t proportional_bytes() {
 std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
 
 std::int64_t total_memory_bytes() {
-  return read_bytes("/proc/meminfo", "MemTotal:").value_or(std::numeric_limits<std::int64_t>::max());
+  std::int64_t total = memory_of_machine("MemTotal:");
+  for (const MemoryGroup& group : limited_memory_groups()) total = std::min(total, group.limit);
+  return total;
 }
 
 std::int64_t available_memory_bytes() {
-  return read_bytes("/proc/meminfo", "MemAvailable:").value_or(std::numeric_limits<std::int64_t>::max());
+  std::int64_t available = memory_of_machine("MemAvailable:");
+  for (const MemoryGroup& group : limited_memory_groups())
+    available = std::min(available, std::max<std::int64_t>(0, group.limit - group.used));
+  return available;
 }
 
 double process_cpu_seconds() {

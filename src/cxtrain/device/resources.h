@@ -24,10 +24,12 @@ std::int64_t proportional_bytes();
 /// Private memory that this process may write to, used or not: what RLIMIT_DATA limits.
 std::int64_t data_bytes();
 
-/// Main memory of this machine.
+/// Main memory of this machine, or the part of it that the control groups of this process allow (a Slurm
+/// job's `--mem`, a container's limit).
 std::int64_t total_memory_bytes();
 
-/// Main memory that can still be had on this machine without swapping, as the kernel estimates it.
+/// Main memory that this process can still have without swapping: on this machine, as the kernel estimates
+/// it, and within its control groups.
 std::int64_t available_memory_bytes();
 
 /// What this process takes of the machine.

@@ -2,7 +2,6 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -21,12 +20,6 @@ std::string kernel_text(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
-}
-
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && rest != text.data() ? std::optional(number) : std::nullopt;
 }
 
 /// An entry of /proc/meminfo, in bytes.
@@ -62,35 +55,11 @@ std::string driver_version_in(const std::string& text) {
   return "";
 }
 
-/// The least limit of a control group and those that it lies in. `file`: the name of the limit's.
-std::optional<std::int64_t> least_limit(const std::string& root, std::string group, const std::string& file) {
-  // What version 1 of control groups shows where there is none.
-  constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
-  std::optional<std::int64_t> least;
-  while (true) {
-    const auto limit = whole_number(kernel_text(root + group + "/" + file));
-    if (limit && *limit < kNoLimit) least = std::min(least.value_or(*limit), *limit);
-    if (group.empty() || group == "/") return least;
-    group.erase(group.rfind('/'));
-  }
-}
-
 }  // namespace
 
-std::optional<std::int64_t> memory_limit_of(const std::string& proc_cgroup, const std::string& root) {
-  std::istringstream lines(proc_cgroup);
+std::optional<std::int64_t> memory_limit_of(std::span<const MemoryGroup> groups) {
   std::optional<std::int64_t> least;
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos || line.substr(second + 1, 1) != "/")
-      continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      group = line.substr(second + 1);
-    std::optional<std::int64_t> limit;
-    if (controllers.empty()) limit = least_limit(root, group, "memory.max");
-    if (controllers == "memory") limit = least_limit(root + "/memory", group, "memory.limit_in_bytes");
-    if (limit) least = std::min(least.value_or(*limit), *limit);
-  }
+  for (const MemoryGroup& group : groups) least = std::min(least.value_or(group.limit), group.limit);
   return least;
 }
 
@@ -102,7 +71,7 @@ void probe_machine(NodeFacts& facts) {
   const std::string table = kernel_text("/proc/meminfo");
   facts.memory_total = memory_entry(table, "MemTotal");
   facts.memory_available = memory_entry(table, "MemAvailable");
-  facts.memory_limit = memory_limit_of(kernel_text("/proc/self/cgroup"), "/sys/fs/cgroup");
+  facts.memory_limit = memory_limit_of(limited_memory_groups());
   facts.swap_total = memory_entry(table, "SwapTotal");
   if (const auto free = memory_entry(table, "SwapFree"); free && facts.swap_total)
     facts.swap_used = *facts.swap_total - *free;
