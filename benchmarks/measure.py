@@ -739,9 +739,9 @@ def checkpoint(bench):
     epoch = 938  # steps of MNIST's 60,000 images
     for ranks in (1, 2):
         steps = bench.trainer([*args, "--checkpoint.every_n_train_steps", epoch], 5 * epoch + 1, 100, ranks=ranks)
-        log = (bench.last_run() / "rank_0.log").read_text()
-        saves = re.findall(r"MB in ([0-9.]+) s.*stood still for ([0-9.]+) s", log)[:5]
-        took, still = (median(float(save[i]) for save in saves) for i in (0, 1))
+        events = [json.loads(line) for line in (bench.last_run() / "events.jsonl").read_text().splitlines()]
+        saves = [each for each in events if each["event"] == "checkpoint"][:5]
+        took, still = (median(save[key] for save in saves) for key in ("seconds", "stalled"))
         seconds = epoch * steps["step_us"] / 1e6
         found[f"mnist, {ranks}"] = {"epoch": seconds, "save": took, "stall": still}
         rows.append(

@@ -34,6 +34,13 @@ class PeerCommunicator {
   virtual void reduce(Tensors tensors) = 0;
 };
 
+/// Versions of an accelerator's libraries, as people read them.
+struct AcceleratorVersions {
+  std::string cuda;          ///< built with, runtime, driver; empty: there is none
+  std::string nccl;          ///< "2.28.9"; empty: there is none
+  std::string nccl_headers;  ///< that the library was built with
+};
+
 /// A kind of accelerator (CUDA): the functions that this program needs and LibTorch has no interface for.
 /// LibTorch has interfaces for streams, events, generators and allocators (c10::Stream, c10::Event,
 /// c10::DeviceAllocator).
@@ -54,9 +61,8 @@ class Accelerator : public PageLocker {
   /// ends waits. Throws CommunicationError.
   virtual std::unique_ptr<PeerCommunicator> connect_peers(World& world,
                                                           std::span<const c10::Device> devices) = 0;
-  /// Returns the versions that the library was built with and the versions that it found, one per line, for
-  /// `cxtrain_mpi info`.
-  virtual std::vector<std::string> versions() const = 0;
+  /// Returns the versions that the library was built with and the versions that it found.
+  virtual AcceleratorVersions versions() const = 0;
 };
 
 }  // namespace cxtrain

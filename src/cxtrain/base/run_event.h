@@ -18,7 +18,9 @@ struct RunEvent {
   Kind event = Kind::warning;
   int rank = 0;  ///< the rank that wrote the event; `log_event` sets it
   std::optional<std::int64_t> step = {};
-  std::optional<double> lr = {};  ///< of `lr_found`
+  std::optional<double> lr = {};       ///< of `lr_found`
+  std::optional<double> seconds = {};  ///< of `checkpoint`: that rank 0 worked on the checkpoint
+  std::optional<double> stalled = {};  ///< of `checkpoint`: of these seconds, those that training waited
   /// `warning`, `error`, `straggler`: the message. `checkpoint`: the path of the checkpoint. `resumed`: the
   /// epoch and step at which the run resumed. `devices`: the ranks and their devices.
   std::string text = {};
@@ -29,6 +31,8 @@ struct RunEvent {
     field("rank", rank, in_json::AtLeast{0});
     field("step", step, in_json::AtLeast{0});
     field("lr", lr);
+    field("seconds", seconds);
+    field("stalled", stalled);
     field("text", text);
   }
 };

@@ -196,6 +196,7 @@ void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
   const KeptCheckpoints& kept = planned_ ? *planned_ : kept_;
   StateDict& best = state.make_section("best_k_models");
   for (const auto& [path, value] : kept.best) best.set(path, value);
+  state.set("monitor", args_.monitor);
   state.set("best_model_path", kept.best_path);
   state.set("last_model_path", kept.last_path);
   state.set("triggered_at_step", triggered_at_step_);

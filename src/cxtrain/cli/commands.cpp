@@ -129,8 +129,9 @@ std::vector<std::string> version_lines() {
     return lines;
   }
   try {
-    const std::vector<std::string> found = open_accelerator().versions();
-    lines.insert(lines.end(), found.begin(), found.end());
+    const AcceleratorVersions found = open_accelerator().versions();
+    lines.push_back("CUDA: " + found.cuda);
+    lines.push_back("NCCL: " + found.nccl + " (headers " + found.nccl_headers + ")");
   } catch (const Error& error) {
     lines.push_back(std::string("CUDA: ") + error.what());
   }

@@ -20,17 +20,12 @@
 namespace cxtrain {
 namespace {
 
-/// NCCL's version, where the plan uses GPUs: "NCCL: 2.28.9 (headers 2.28.9)" -> 2.28.9.
+/// NCCL's version, where the plan uses GPUs.
 std::optional<std::vector<doctor::NcclFacts>> nccl_of(const Plan& plan) {
   if (plan.accelerator != "gpu") return std::nullopt;
-  std::vector<doctor::NcclFacts> found;
-  constexpr std::string_view kPrefix = "NCCL: ";
-  for (const std::string& line : open_accelerator().versions()) {
-    if (!line.starts_with(kPrefix)) continue;
-    const std::string version = line.substr(kPrefix.size());
-    found.push_back({"", version.substr(0, version.find(' '))});
-  }
-  return found;
+  const std::string version = open_accelerator().versions().nccl;
+  if (version.empty()) return std::vector<doctor::NcclFacts>();
+  return std::vector<doctor::NcclFacts>{{"", version}};
 }
 
 /// The checkpoint that `--ckpt_path last` would lead to, and those that are damaged.

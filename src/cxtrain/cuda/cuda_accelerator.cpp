@@ -81,15 +81,17 @@ class CudaAccelerator final : public Accelerator {
   }
   void unlock(void* memory) override { cudaHostUnregister(memory); }
 
-  std::vector<std::string> versions() const override {
+  AcceleratorVersions versions() const override {
     int driver = 0, runtime = 0, nccl = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     ncclGetVersion(&nccl);
-    return {"CUDA: built with " + cuda_version_text(CUDART_VERSION) + ", runtime " +
+    return {
+        .cuda = "built with " + cuda_version_text(CUDART_VERSION) + ", runtime " +
                 cuda_version_text(runtime) +
                 (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_version_text(driver)),
-            "NCCL: " + nccl_version_text(nccl) + " (headers " + nccl_version_text(NCCL_VERSION_CODE) + ")"};
+        .nccl = nccl_version_text(nccl),
+        .nccl_headers = nccl_version_text(NCCL_VERSION_CODE)};
   }
 };
 

@@ -209,9 +209,8 @@ class PageWriter {
     write_tile(fact(run, "trained"), "trained");
     write_tile(fact(run, "time"), "time of training");
     write_tile(fact(run, "samples/s"), "samples/s, all ranks");
-    const std::string world = fact(run, "world");
     const std::string strategy = fact(run, "strategy"), precision = fact(run, "precision");
-    write_tile(world.substr(0, world.find(", ")),
+    write_tile(run.ranks,
                strategy.empty() ? "world" : strategy + (precision.empty() ? "" : ", " + precision));
     for (const char* name : {"val_loss", "train_loss"}) {
       const auto curve = run.metrics.find(name);

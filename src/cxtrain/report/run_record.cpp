@@ -245,7 +245,8 @@ void read_facts(Filesystem& files, RunRecord& record) {
                                              : manifest->world_size);
   }
   if (!ranks.empty()) {
-    std::string world = ranks + (ranks == "1" ? " rank" : " ranks");
+    record.ranks = ranks + (ranks == "1" ? " rank" : " ranks");
+    std::string world = record.ranks;
     if (status.progress) {
       world += " on " + std::to_string(status.progress->nodes) +
                (status.progress->nodes == 1 ? " node" : " nodes") + ", rank 0 on " + status.progress->host;

@@ -220,7 +220,11 @@ void Checkpointer::log_saved() const {
        << seconds << " s, " << std::setprecision(0) << megabytes / seconds
        << " MB/s; training stood still for " << std::setprecision(3) << stalled_ << " s";
   log_detail(line.str());
-  log_event({.event = RunEvent::Kind::checkpoint, .step = manifest_.global_step, .text = plan_.path});
+  log_event({.event = RunEvent::Kind::checkpoint,
+             .step = manifest_.global_step,
+             .seconds = seconds,
+             .stalled = stalled_,
+             .text = plan_.path});
 }
 
 }  // namespace cxtrain

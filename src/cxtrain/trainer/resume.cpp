@@ -93,6 +93,15 @@ bool is_run_folder(Filesystem& files, const std::string& path) {
   return !has(Manifest::kFile) && (has("checkpoints") || has(kRunLockFile));
 }
 
+/// Whether the section of a callback's state is that of a ModelCheckpoint that follows a metric. Sections of
+/// earlier commits have the metric in their key only.
+bool follows_metric(const std::string& key, const nlohmann::json& section) {
+  if (!key.starts_with("ModelCheckpoint")) return false;
+  const nlohmann::json::json_pointer monitor("/values/monitor");
+  if (section.contains(monitor)) return section.at(monitor) != "";
+  return !key.starts_with("ModelCheckpoint{monitor: ,");
+}
+
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
 std::string best_of(const FoundCheckpoint& newest) {
   using Pointer = nlohmann::json::json_pointer;
@@ -100,7 +109,7 @@ std::string best_of(const FoundCheckpoint& newest) {
     const nlohmann::json callbacks =
         newest.manifest.state.value(Pointer("/sections/callbacks/sections"), nlohmann::json::object());
     for (const auto& [key, section] : callbacks.items()) {
-      if (!key.starts_with("ModelCheckpoint") || key.starts_with("ModelCheckpoint{monitor: ,")) continue;
+      if (!follows_metric(key, section)) continue;
       const std::string best = section.value(Pointer("/values/best_model_path"), std::string());
       if (!best.empty()) return parent_directory(newest.path) + "/" + last_part(best);
     }

@@ -29,7 +29,7 @@ class FakeAccelerator : public Accelerator {
   std::unique_ptr<PeerCommunicator> connect_peers(World&, std::span<const c10::Device>) override {
     throw Error(ExitCode::failure, MessageCode::none, "this fake accelerator connects no devices");
   }
-  std::vector<std::string> versions() const override { return {}; }
+  AcceleratorVersions versions() const override { return {}; }
   bool lock(void*, std::size_t) override { return false; }
   void unlock(void*) override {}
 
