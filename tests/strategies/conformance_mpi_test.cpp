@@ -156,6 +156,29 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
   }
 }
 
+/// Two optimizers, of which a stage of a pipeline may have no parameter.
+class TwoOptimizers : public Wide {
+ public:
+  Optimizers configure_optimizers() override {
+    return {{"first", Adam{.lr = 0.01}, first->parameters()},
+            {"second", Sgd{.lr = 0.02, .momentum = 0.9}, second->parameters(), /*its_frequency=*/2}};
+  }
+};
+
+TEST_CASE("every strategy trains like single with several optimizers", "[conformance]") {
+  Options options = some_steps();
+  SECTION("as it is") {}
+  SECTION("clipped by norm") { options.trainer.gradient_clip_val = 0.05; }
+  SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
+  const Trained expected = alone<TwoOptimizers>(options);
+  for (const Conforming& strategy : strategies()) {
+    if (strategy.name == "owner") continue;  // it has one optimizer
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
+    const Trained found = together<TwoOptimizers>(strategy, options);
+    CHECK(close(found, expected));
+  }
+}
+
 /// As `run` does it, with a last batch in every stage that has one sample, for rank 0.
 Trained run_with_odd_sample(World& world, Options options, std::int64_t batch_size) {
   const test::TempDir dir;

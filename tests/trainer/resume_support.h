@@ -366,7 +366,13 @@ inline std::vector<StrategyCase> strategies() {
                        },
                    .whole_updates = false,
                    .closures = false});
-    all.push_back({.name = "pipeline", .closures = false});
+    all.push_back({.name = "pipeline",
+                   .prepare =
+                       [](Options& options) {
+                         // The model has three blocks.
+                         if (test_world().size() > 3) options.strategy.args["stages"] = "2";
+                       },
+                   .closures = false});
     all.push_back(
         {.name = "owner",
          .prepare = [](Options& options) { options.plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}; },
