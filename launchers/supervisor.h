@@ -74,7 +74,7 @@ class SupervisorLink {
   /// reached.
   explicit SupervisorLink(int rank);
 
-  /// The last words of this rank.
+  /// Reports the exit status with which this rank ends.
   void report(int status) noexcept;
 
  private:

@@ -77,7 +77,7 @@ class Callback {
 
   /// Gets the state of the whole training, at the first moment between two steps after a request
   /// (`Run::request_checkpoint`). The tensors are the training's own and change with the next step: keep
-  /// a `clone()`, or write the tensors and call `Run::checkpoint_saved`.
+  /// a `clone()`, or write the tensors and call `saved_checkpoints().add(seconds)` of the run.
   virtual void on_checkpoint(Run&, const StateDict& /*state*/) {}
 
   virtual void on_fit_start(Run&) {}

@@ -85,6 +85,30 @@ Found causes_of_exchanges(const SizeResult& size) {
   return found;
 }
 
+std::string slow_rank_text(const SlowRank& slow, const std::string& time) {
+  return "rank " + std::to_string(slow.rank) + (slow.host.empty() ? "" : " on " + slow.host) + " works " +
+         time +
+         " longer than the others in each round, and they wait for it: compare its phases in "
+         "profile.json, and its host with the others (cxtrain_mpi doctor)";
+}
+
+std::string small_messages_text(const ExchangeTimes& exchange, const std::string& time) {
+  return "gradients travel in " + counted(static_cast<int>(exchange.messages), "message") + ", which take " +
+         milliseconds_text(exchange.seconds) + "; in few messages they would take " +
+         milliseconds_text(exchange.seconds_in_few) + ", and " + time +
+         " less would be left after the work: leave --strategy.bucket_bytes and "
+         "--strategy.first_bucket_bytes out";
+}
+
+std::string communication_text(const SizeResult& size, const std::string& time) {
+  const double alone = size.exchange.seconds;
+  return "exchanges between ranks take " + time + " that no work hides" +
+         (alone > 0 ? " (alone they take " + milliseconds_text(alone) + ")" : "") + ": " +
+         (size.size.nodes > 1 ? "a faster network, --strategy.comm_hook bf16 (half of the bytes), or "
+                                "--accumulate_grad_batches and larger batches (fewer exchanges)"
+                              : "--accumulate_grad_batches or larger batches (fewer exchanges)");
+}
+
 std::string what_is_measured(const Cause& cause, const StudyResult& study, const SizeResult& size) {
   const std::string time = milliseconds_text(cause.seconds);
   switch (cause.kind) {
@@ -92,21 +116,13 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
       return "ranks wait for batches for " + time +
              " of a step: use more --data.num_workers, or a cheaper loader";
     case CauseKind::slow_rank:
-      return "rank " + std::to_string(size.slow_rank->rank) +
-             (size.slow_rank->host.empty() ? "" : " on " + size.slow_rank->host) + " works " + time +
-             " longer than the others in each round, and they wait for it: compare its phases in "
-             "profile.json, and its host with the others (cxtrain_mpi doctor)";
+      return slow_rank_text(*size.slow_rank, time);
     case CauseKind::noise:
       return "ranks differ from step to step, and all wait " + time +
              " for the slowest of each step: look for other programs on their cores, for samples of "
              "different length, for slow reads of files";
     case CauseKind::small_messages:
-      return "gradients travel in " + counted(static_cast<int>(size.exchange.messages), "message") +
-             ", which take " + milliseconds_text(size.exchange.seconds) +
-             "; in few messages they would take " + milliseconds_text(size.exchange.seconds_in_few) +
-             ", and " + time +
-             " less would be left after the work: leave --strategy.bucket_bytes and "
-             "--strategy.first_bucket_bytes out";
+      return small_messages_text(size.exchange, time);
     case CauseKind::slow_link:
       return "the connections of " + size.slow_node->host + " carry " + percent_text(size.slow_node->speed) +
              " of the bytes a second that the other nodes' carry, and all ranks wait " + time +
@@ -115,14 +131,7 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
       return "gradients travel after backward, which would hide " + time +
              " of their way: leave --strategy.overlap out";
     case CauseKind::communication:
-      return "exchanges between ranks take " + time + " that no work hides" +
-             (size.exchange.seconds > 0
-                  ? " (alone they take " + milliseconds_text(size.exchange.seconds) + ")"
-                  : "") +
-             ": " +
-             (size.size.nodes > 1 ? "a faster network, --strategy.comm_hook bf16 (half of the bytes), or "
-                                    "--accumulate_grad_batches and larger batches (fewer exchanges)"
-                                  : "--accumulate_grad_batches or larger batches (fewer exchanges)");
+      return communication_text(size, time);
     case CauseKind::binding:
       return counted(size.ranks_without_core, "rank") +
              " may only use cores of other ranks, although the machine has cores for all, and work takes " +
