@@ -510,12 +510,16 @@ std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& mo
     const StageModel stage(model.module, chain, {.rank = rank, .ranks = plan.world_size, .stages = stages},
                            parts);
     RankMemory own = buffers;
-    for (const NamedTensor& parameter : model.module.all_parameters()) {
-      if (stage.is_own(parameter.name) || untrained.contains(parameter.name))
-        own += memory_of_tensors({&parameter, 1});
-    }
     for (const OptimizerTarget& target : model.targets)
       own += memory_of_training(stage.own(target.parameters), target.optimizer, model.precision);
+    // Averages lie in memory of their own beside the gradients of the next step.
+    if (columns > 1) own.gradients *= 2;
+    for (const NamedTensor& parameter : model.module.all_parameters()) {
+      const bool is_untrained = untrained.contains(parameter.name), is_own = stage.is_own(parameter.name);
+      if (is_own || is_untrained) own += memory_of_tensors({&parameter, 1});
+      if (is_own && is_untrained && parameter.tensor.requires_grad())
+        own.gradients += static_cast<std::int64_t>(parameter.tensor.nbytes());
+    }
     if (args.shard_optimizer) own.optimizer /= columns;
     memory.insert(memory.end(), static_cast<std::size_t>(columns), own);
   }

@@ -41,6 +41,20 @@ std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ra
   return rows;
 }
 
+/// The bytes of a rank's shards of gradients. A row with a trained parameter has places for its frozen ones.
+std::int64_t gradient_shard_bytes(std::span<const OptimizerTarget> targets, int ranks,
+                                  std::int64_t row_bytes) {
+  const std::vector<NamedTensor> parameters = parameters_of(targets);
+  std::int64_t bytes = 0;
+  for (const DividedRow& row : rows_of(targets, ranks, row_bytes)) {
+    const auto is_trained = [&](std::size_t i) { return parameters[i].tensor.requires_grad(); };
+    if (std::none_of(row.parameters.begin(), row.parameters.end(), is_trained)) continue;
+    for (const std::size_t i : row.parameters)
+      bytes += static_cast<std::int64_t>(parameters[i].tensor.nbytes());
+  }
+  return bytes / ranks;
+}
+
 /// Why stage 3 needs blocks here.
 Problem no_blocks() {
   return {
@@ -284,7 +298,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   Blocks* const blocks = model.module.blocks();
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
-  const std::int64_t undivided = memory_of_untrained(model).parameters;
+  const RankMemory undivided = memory_of_untrained(model);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
@@ -294,20 +308,23 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   for (const int of_node : ranks_on_nodes(plan)) {
     const int among = stage == 3 && place != ParameterPlace::all ? of_node : plan.world_size;
     const bool one_copy = !gathers && plan.accelerator == "cpu" && among == of_node;
-    std::int64_t parameters = undivided + (whole.parameters - undivided) / (one_copy ? of_node : 1);
+    std::int64_t parameters =
+        undivided.parameters + (whole.parameters - undivided.parameters) / (one_copy ? of_node : 1);
     // Gathered rows have places for parameters that are whole on every rank, too.
     if (gathers)
-      parameters =
-          undivided + whole.parameters / among + slot_bytes(model.module, *blocks, among, args.bucket_bytes);
-    const std::int64_t shard = whole.gradients / among;
+      parameters = undivided.parameters +
+                   memory_of_tensors(model.module.all_parameters()).parameters / among +
+                   slot_bytes(model.module, *blocks, among, args.bucket_bytes);
+    const std::int64_t shard = gradient_shard_bytes(model.targets, among, args.bucket_bytes);
     std::int64_t gradients = whole.gradients;
     if (stage > 1 && among > 1) {
       gradients = shard + std::min(rows, whole.gradients);
       const bool sums_whole = args.accumulation == Accumulation::whole;
       if (plan.accumulate_grad_batches > 1) gradients += sums_whole ? whole.gradients : shard;
     }
-    memory.push_back(
-        {.parameters = parameters, .gradients = gradients, .optimizer = whole.optimizer / among});
+    memory.push_back({.parameters = parameters,
+                      .gradients = undivided.gradients + gradients,
+                      .optimizer = whole.optimizer / among});
   }
   return memory;
 }

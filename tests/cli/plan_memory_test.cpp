@@ -135,16 +135,37 @@ TEST_CASE("parameters without an optimizer are whole on every rank", "[plan_memo
         .plan.memory[0];
   };
   constexpr std::int64_t kHalf = kWhole / 2;  // of each block
-  CHECK(memory("ddp", {}) == RankMemory{kHalf + kHalf / 4, kHalf, 2 * kHalf / 4});
-  CHECK(memory("zero", {{"stage", "1"}}) == RankMemory{kHalf + kHalf / 4, kHalf, 2 * kHalf / 4});
-  const RankMemory gathered = memory("zero", {{"stage", "3"}, {"parameters", "all"}});
-  CHECK(gathered.parameters > kHalf + kWhole / 4);
-  CHECK(gathered.optimizer == 2 * kHalf / 4);
+  // Nothing has frozen the other parameter, so backward makes its gradient.
+  CHECK(memory("ddp", {}) == RankMemory{kHalf + kHalf / 4, kWhole, 2 * kHalf / 4});
+  CHECK(memory("zero", {{"stage", "1"}}) == RankMemory{kHalf + kHalf / 4, kWhole, 2 * kHalf / 4});
+  const std::map<std::string, std::string> gathered{{"stage", "3"}, {"parameters", "all"}};
+  CHECK(memory("zero", gathered).parameters ==
+        plan_of("zero", gathered, 4).plan.memory[0].parameters + kHalf);
+  CHECK(memory("zero", gathered).optimizer == 2 * kHalf / 4);
   // The last stage has the first block's weight, too.
   const std::vector<RankMemory> stages = plan_of(options_for("pipeline", {{"layout", "2,1"}}, 2), [] {
                                            return std::make_unique<Adapter>("first.weight");
                                          }).plan.memory;
-  for (const RankMemory& each : stages) CHECK(each == RankMemory{2 * kHalf, kHalf, 2 * kHalf});
+  CHECK(stages[0] == RankMemory{2 * kHalf, kHalf, 2 * kHalf});
+  CHECK(stages[1] == RankMemory{2 * kHalf, 2 * kHalf, 2 * kHalf});  // the second block's gradient, too
+}
+
+/// The first block is frozen.
+class Frozen : public Wide {
+ public:
+  Frozen() { named_parameters()["first.weight"].requires_grad_(false); }
+};
+
+TEST_CASE("a row with a trained parameter has places for the gradients of its frozen ones", "[plan_memory]") {
+  const auto gradients = [](const std::string& bucket_bytes) {
+    return plan_of(options_for("zero", {{"stage", "2"}, {"bucket_bytes", bucket_bytes}}, 4),
+                   [] { return std::make_unique<Frozen>(); })
+        .plan.memory[0]
+        .gradients;
+  };
+  constexpr std::int64_t kHalf = kWhole / 2;
+  CHECK(gradients("1000000") == kHalf / 4 + 3'000'000);  // a row for each parameter
+  CHECK(gradients("0") == kWhole / 4 + kHalf);           // one row
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {
@@ -158,6 +179,8 @@ TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {
   o2.trainer.precision = "16-mixed";
   o2.trainer.amp_level = "O2";
   CHECK(plan_of(o2).plan.memory[0] == RankMemory{kWhole / 2, kWhole / 2, 4 * kWhole});
+  CHECK(plan_of(o2, [] { return std::make_unique<Frozen>(); }).plan.memory[0] ==
+        RankMemory{kWhole / 2, kWhole / 4, 4 * kWhole / 2 + kWhole / 2});
 }
 
 TEST_CASE("a stage of a pipeline has its own blocks, and those that share their parameters",
@@ -167,7 +190,7 @@ TEST_CASE("a stage of a pipeline has its own blocks, and those that share their 
   CHECK(two[0] == RankMemory{kWhole / 2, kWhole / 2, kWhole});  // the last one
   const std::vector<RankMemory> grid =
       plan_of("pipeline", {{"layout", "2,1"}, {"stages", "2"}, {"shard_optimizer", "true"}}, 4).plan.memory;
-  CHECK(grid[3] == RankMemory{kWhole, kWhole, kWhole});
+  CHECK(grid[3] == RankMemory{kWhole, 2 * kWhole, kWhole});
   const ResolvedPlan wrong = plan_of("pipeline", {{"layout", "2,2"}}, 2);
   REQUIRE_FALSE(wrong.plan.ok());
   CHECK_THAT(wrong.plan.errors[0].message, test::contains("2 parts of 3 blocks are needed"));

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "cxtrain/device/resources.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 
@@ -16,7 +15,7 @@ TEST_CASE("memory of files that the kernel can drop is not used memory of a cont
   dir.write("slurm/memory.current", "400\n");
   dir.write("slurm/job_7/memory.max", "1000\n");
   dir.write("slurm/job_7/memory.current", "700\n");
-  dir.write("slurm/job_7/memory.stat", "anon 300\nfile 400\ninactive_file 250\n");
+  dir.write("slurm/job_7/memory.stat", "anon 300\nfile 400\ninactive_file 150\nactive_file 100\n");
   const std::vector<MemoryGroup> groups = limited_memory_groups("0::/slurm/job_7\n", dir.path());
   REQUIRE(groups.size() == 2);
   CHECK(groups[0].limit == 1000);
@@ -33,9 +32,23 @@ TEST_CASE("memory of files that the kernel can drop is not used memory of a cont
   CHECK(old[0].used == 300);
 }
 
-TEST_CASE("memory that can be had is within that of the machine", "[device]") {
-  CHECK(available_memory_bytes() > 0);
-  CHECK(available_memory_bytes() <= total_memory_bytes());
+TEST_CASE("statistics that are older than the number of used bytes give no negative number", "[device]") {
+  const TempDir dir;
+  dir.write("memory.max", "1000\n");
+  dir.write("memory.current", "100\n");
+  dir.write("memory.stat", "inactive_file 90\nactive_file 20\nslab_reclaimable 5\n");
+  const std::vector<MemoryGroup> groups = limited_memory_groups("0::/\n", dir.path());
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].used == 0);
+}
+
+TEST_CASE("memory that a process can have is within the machine and each of its control groups", "[device]") {
+  CHECK(available_within(500, {}) == 500);
+  const std::vector<MemoryGroup> groups{{.limit = 1000, .used = 700}, {.limit = 5000, .used = 400}};
+  CHECK(available_within(8000, groups) == 300);
+  CHECK(available_within(200, groups) == 200);
+  const std::vector<MemoryGroup> full{{.limit = 1000, .used = 1200}};
+  CHECK(available_within(8000, full) == 0);
 }
 
 }  // namespace

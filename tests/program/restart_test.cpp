@@ -191,7 +191,7 @@ TEST_CASE("restarts are refused where nobody could start the job again", "[resta
   CHECK_THAT(run_program("--accelerator cpu --devices 2 --strategy pipeline --model digits --max_restarts 1 "
                          "--min_ranks 1")
                  .output,
-             test::contains("divides the layers"));
+             test::contains("which divides the layers"));
   CHECK_THAT(run_program("--max_restarts -1").output, test::contains("max_restarts"));
 }
 

@@ -160,7 +160,7 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
 class TwoOptimizers : public Wide {
  public:
   Optimizers configure_optimizers() override {
-    return {{"first", Adam{.lr = 0.01}, first->parameters()},
+    return {{"first", Sgd{.lr = 0.05}, first->parameters()},
             {"second", Sgd{.lr = 0.02, .momentum = 0.9}, second->parameters(), /*its_frequency=*/2}};
   }
 };

@@ -369,7 +369,7 @@ inline std::vector<StrategyCase> strategies() {
     all.push_back({.name = "pipeline",
                    .prepare =
                        [](Options& options) {
-                         // The model has three blocks.
+                         // Two columns.
                          if (test_world().size() > 3) options.strategy.args["stages"] = "2";
                        },
                    .closures = false});

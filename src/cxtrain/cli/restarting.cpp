@@ -91,8 +91,8 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
   }
   if (options.min_ranks > 0 && plan.traits.divides_layers) {
     problems.push_back({"min_ranks",
-                        "leaves ranks out, and the strategy '" + plan.strategy +
-                            "' divides the layers of the model among all ranks",
+                        "leaves ranks out, and a step of the strategy '" + plan.strategy +
+                            "', which divides the layers, then has another number of samples",
                         "drop it, or use --strategy zero", MessageCode::conflicting_options});
   }
   if (options.min_ranks > plan.world_size) {

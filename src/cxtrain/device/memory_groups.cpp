@@ -1,5 +1,7 @@
 #include "cxtrain/device/memory_groups.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -10,12 +12,15 @@
 namespace cxtrain {
 namespace {
 
-/// The names of a group's files, and of the entry of its statistics.
+/// The names of a group's files, and of the entries of its statistics for memory that the kernel can free.
 struct GroupFiles {
-  const char *limit, *used, *droppable;
+  const char *limit, *used;
+  std::array<std::string_view, 3> freeable;
 };
-constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
-constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles kVersion1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+constexpr GroupFiles kVersion2{
+    "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}};
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -28,13 +33,15 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return error == std::errc() && rest != text.data() ? std::optional(number) : std::nullopt;
 }
 
-std::int64_t entry_of(const std::string& table, std::string_view entry) {
+/// The sum of entries of a table of names and numbers.
+std::int64_t sum_of(const std::string& table, std::span<const std::string_view> entries) {
+  std::int64_t sum = 0;
   std::istringstream words(table);
-  for (std::string word; words >> word;) {
-    std::int64_t number = 0;
-    if (word == entry && words >> number) return number;
+  std::string word;
+  for (std::int64_t number = 0; words >> word >> number;) {
+    if (std::find(entries.begin(), entries.end(), word) != entries.end()) sum += number;
   }
-  return 0;
+  return sum;
 }
 
 /// Adds a group, and those that it lies in, as far as they have a limit.
@@ -47,7 +54,9 @@ void add_groups(const std::string& root, std::string group, const GroupFiles& fi
     const auto limit = whole_number(text_of(folder + files.limit));
     if (limit && *limit < kNoLimit) {
       const std::int64_t used = whole_number(text_of(folder + files.used)).value_or(0);
-      found.push_back({*limit, used - entry_of(text_of(folder + "memory.stat"), files.droppable)});
+      // The statistics are older than the number of used bytes.
+      const std::int64_t kept = used - sum_of(text_of(folder + "memory.stat"), files.freeable);
+      found.push_back({*limit, std::max<std::int64_t>(0, kept)});
     }
     if (group.empty() || group == "/") return;
     group.erase(group.rfind('/'));
@@ -55,6 +64,13 @@ void add_groups(const std::string& root, std::string group, const GroupFiles& fi
 }
 
 }  // namespace
+
+std::int64_t available_within(std::int64_t of_machine, std::span<const MemoryGroup> groups) {
+  std::int64_t available = of_machine;
+  for (const MemoryGroup& group : groups)
+    available = std::min(available, std::max<std::int64_t>(0, group.limit - group.used));
+  return available;
+}
 
 std::vector<MemoryGroup> limited_memory_groups() {
   return limited_memory_groups(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,12 @@ namespace cxtrain {
 /// A control group with a limit of memory: a Slurm job (`--mem`), a container.
 struct MemoryGroup {
   std::int64_t limit = 0;  ///< bytes
-  std::int64_t used = 0;   ///< bytes, without those of files that the kernel can drop at once
+  std::int64_t used =
+      0;  ///< bytes, without those that the kernel can free at once: pages of files, its own caches
 };
+
+/// Returns the bytes that a process in these groups can still have, of `of_machine` bytes. Pure.
+std::int64_t available_within(std::int64_t of_machine, std::span<const MemoryGroup> groups);
 
 /// Returns the control groups with a limit, of those that this process lies in. Versions 1 and 2 of control
 /// groups.

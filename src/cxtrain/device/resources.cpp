@@ -66,10 +66,7 @@ std::int64_t total_memory_bytes() {
 }
 
 std::int64_t available_memory_bytes() {
-  std::int64_t available = memory_of_machine("MemAvailable:");
-  for (const MemoryGroup& group : limited_memory_groups())
-    available = std::min(available, std::max<std::int64_t>(0, group.limit - group.used));
-  return available;
+  return available_within(memory_of_machine("MemAvailable:"), limited_memory_groups());
 }
 
 double process_cpu_seconds() {

@@ -248,8 +248,9 @@ void read_facts(Filesystem& files, RunRecord& record) {
     record.ranks = ranks + (ranks == "1" ? " rank" : " ranks");
     std::string world = record.ranks;
     if (status.progress) {
-      world += " on " + std::to_string(status.progress->nodes) +
-               (status.progress->nodes == 1 ? " node" : " nodes") + ", rank 0 on " + status.progress->host;
+      record.ranks += " on " + std::to_string(status.progress->nodes) +
+                      (status.progress->nodes == 1 ? " node" : " nodes");
+      world = record.ranks + ", rank 0 on " + status.progress->host;
     }
     add_fact(record, "world", world);
   }

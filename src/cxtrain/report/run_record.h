@@ -24,7 +24,7 @@ struct RunRecord {
   };
 
   RunStatus status;
-  std::string ranks;                                       ///< "4 ranks"; empty: not known
+  std::string ranks;                                       ///< "4 ranks on 2 nodes"; empty: not known
   std::vector<std::pair<std::string, std::string>> facts;  ///< "strategy" and "ddp", in the order of a reader
   std::map<std::string, Curve> metrics;                    ///< by name
   Curve step_seconds;                                      ///< of an optimizer step, by TensorBoard's times

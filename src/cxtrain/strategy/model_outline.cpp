@@ -31,7 +31,9 @@ RankMemory memory_of_untrained(const ModelOutline& model) {
   RankMemory memory = memory_of_tensors(model.module.all_buffers());
   const std::set<std::string> untrained = untrained_parameters(model.module, model.targets);
   for (const NamedTensor& named : model.module.all_parameters()) {
-    if (untrained.contains(named.name)) memory += memory_of_tensors({&named, 1});
+    if (!untrained.contains(named.name)) continue;
+    memory += memory_of_tensors({&named, 1});
+    if (named.tensor.requires_grad()) memory.gradients += static_cast<std::int64_t>(named.tensor.nbytes());
   }
   return memory;
 }
@@ -42,11 +44,14 @@ RankMemory memory_of_training(std::span<const NamedTensor> parameters, const Opt
   const std::int64_t of_all = std::visit(StateNumbers(), optimizer) + further_numbers;
   RankMemory memory;
   for (const NamedTensor& parameter : parameters) {
-    if (!parameter.tensor.requires_grad()) continue;
     const auto element = static_cast<std::int64_t>(parameter.tensor.element_size());
-    memory.gradients += parameter.tensor.numel() * element;
-    const std::int64_t of_master = precision.master_weights && element < kFloat ? 2 : 0;
-    memory.optimizer += parameter.tensor.numel() * (of_all + of_master) * std::max(element, kFloat);
+    const bool has_master = precision.master_weights && element < kFloat;
+    std::int64_t numbers = has_master ? 1 : 0;
+    if (parameter.tensor.requires_grad()) {
+      memory.gradients += parameter.tensor.numel() * element;
+      numbers += of_all + (has_master ? 1 : 0);
+    }
+    memory.optimizer += parameter.tensor.numel() * numbers * std::max(element, kFloat);
   }
   return memory;
 }

@@ -22,7 +22,8 @@ struct ModelOutline {
 /// Returns the memory of a rank that has the whole model, and trains it alone.
 RankMemory memory_of_whole(const ModelOutline& model);
 
-/// Returns the memory of the tensors that no optimizer trains: other parameters, and buffers.
+/// Returns the memory of the tensors that no optimizer trains: buffers, and other parameters with their
+/// gradients, which stay if the parameters require one.
 RankMemory memory_of_untrained(const ModelOutline& model);
 
 /// Returns the memory for these tensors of the model, without gradients and state.
@@ -31,7 +32,8 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
 /// Returns the gradients and the state for parameters that one optimizer trains as a whole: those that
 /// require a gradient now. Adam and AdamW have 8 bytes of state for each parameter, 12 with amsgrad; SGD has
 /// 4 with momentum, else none. An optimizer of LibTorch counts as 8. A master weight (AMP's O2) and its
-/// gradient have 8 bytes more. `further_numbers`: what the strategy keeps for each parameter besides.
+/// gradient have 8 bytes more; that of a frozen parameter has 4. `further_numbers`: what the strategy keeps
+/// for each parameter besides.
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
                               const PrecisionPolicy& precision, int further_numbers = 0);
 
