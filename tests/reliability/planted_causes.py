@@ -60,6 +60,7 @@ def cases(draw):
     busy = [*short, *ddp, "--model.busy", "true"]
     saves = [*short, "--model.numbers", 4_000_000, "--checkpoint.every_n_train_steps", 1]
     adam = [*short, *ddp, "--model.numbers", draw.randint(3_000_000, 5_000_000), "--model.samples", 8, "--data.batch_size", 8, "--optimizer", "adam"]
+    shared_batch = ["--data.batch_size", 8]
     return [
         Case("clean", None, short, short),
         Case("slow loader", "loader", [*short, "--model.data_ms", late], short),
@@ -72,6 +73,8 @@ def cases(draw):
         Case("few cores", "cores", busy, busy, ranks=(4, 2)),
         Case("wrong core", "binding", [*busy, "--model.core", 0], busy),
         Case("checkpoints", "checkpoints", [*saves, "--enable_checkpointing", "true"], saves, step="mean_step_seconds"),
+        # A rank of 2 sleeps as long as the only rank, or in proportion to its part of the batch.
+        Case("fixed work", "fixed_work", [*short, *shared_batch], [*short, *shared_batch, "--model.samples", 8], mode="strong"),
         Case("whole optimizer", "optimizer", [*adam, "--strategy.shard_optimizer", "false"], adam, mode="strong"),
     ]
 
