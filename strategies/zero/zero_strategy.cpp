@@ -41,18 +41,18 @@ std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ra
   return rows;
 }
 
-/// The bytes of a rank's shards of gradients. A row with a trained parameter has places for its frozen ones.
-std::int64_t gradient_shard_bytes(std::span<const OptimizerTarget> targets, int ranks,
-                                  std::int64_t row_bytes) {
+/// The bytes of the gradients that all ranks divide. A row with a trained parameter has places for the
+/// gradients of its frozen parameters.
+std::int64_t divided_gradient_bytes(std::span<const OptimizerTarget> targets, std::int64_t row_bytes) {
   const std::vector<NamedTensor> parameters = parameters_of(targets);
   std::int64_t bytes = 0;
-  for (const DividedRow& row : rows_of(targets, ranks, row_bytes)) {
+  for (const DividedRow& row : rows_of(targets, /*ranks=*/1, row_bytes)) {
     const auto is_trained = [&](std::size_t i) { return parameters[i].tensor.requires_grad(); };
     if (std::none_of(row.parameters.begin(), row.parameters.end(), is_trained)) continue;
     for (const std::size_t i : row.parameters)
       bytes += static_cast<std::int64_t>(parameters[i].tensor.nbytes());
   }
-  return bytes / ranks;
+  return bytes;
 }
 
 /// Why stage 3 needs blocks here.
@@ -299,6 +299,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
   const RankMemory undivided = memory_of_untrained(model);
+  const std::int64_t divided_gradients = divided_gradient_bytes(model.targets, args.bucket_bytes);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
@@ -315,7 +316,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
       parameters = undivided.parameters +
                    memory_of_tensors(model.module.all_parameters()).parameters / among +
                    slot_bytes(model.module, *blocks, among, args.bucket_bytes);
-    const std::int64_t shard = gradient_shard_bytes(model.targets, among, args.bucket_bytes);
+    const std::int64_t shard = divided_gradients / among;
     std::int64_t gradients = whole.gradients;
     if (stage > 1 && among > 1) {
       gradients = shard + std::min(rows, whole.gradients);

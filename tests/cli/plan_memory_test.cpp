@@ -134,7 +134,7 @@ TEST_CASE("parameters without an optimizer are whole on every rank", "[plan_memo
     return plan_of(options_for(strategy, args, 4), [] { return std::make_unique<Adapter>("second.weight"); })
         .plan.memory[0];
   };
-  constexpr std::int64_t kHalf = kWhole / 2;  // of each block
+  constexpr std::int64_t kHalf = kWhole / 2;  // bytes of a block
   // Nothing has frozen the other parameter, so backward makes its gradient.
   CHECK(memory("ddp", {}) == RankMemory{kHalf + kHalf / 4, kWhole, 2 * kHalf / 4});
   CHECK(memory("zero", {{"stage", "1"}}) == RankMemory{kHalf + kHalf / 4, kWhole, 2 * kHalf / 4});

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cxtrain/device/memory_groups.h"
 #include "cxtrain/doctor/probe.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"
@@ -46,7 +47,7 @@ TEST_CASE("the least limit of all control groups counts") {
   dir.write("memory/docker/ab/memory.limit_in_bytes", "500\n");
   dir.write("memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
   const auto limit = [&](const char* groups) {
-    return doctor::memory_limit_of(limited_memory_groups(groups, dir.path()));
+    return least_limit(limited_memory_groups(groups, dir.path()));
   };
   CHECK(limit("0::/slurm/job_7/step_0\n") == 1000);
   CHECK_FALSE(limit("0::/slurm\n").has_value());

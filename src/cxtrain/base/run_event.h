@@ -20,8 +20,8 @@ struct RunEvent {
   std::optional<std::int64_t> step = {};
   std::optional<double> lr = {};       ///< of `lr_found`
   std::optional<double> seconds = {};  ///< of `checkpoint`: that rank 0 worked on the checkpoint
-  std::optional<double> stalled =
-      {};  ///< of `checkpoint`: of these seconds, those in which training stood still
+  /// Of `checkpoint`: the part of `seconds` in which training stood still.
+  std::optional<double> stalled = {};
   /// `warning`, `error`, `straggler`: the message. `checkpoint`: the path of the checkpoint. `resumed`: the
   /// epoch and step at which the run resumed. `devices`: the ranks and their devices.
   std::string text = {};

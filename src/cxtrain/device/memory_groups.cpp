@@ -47,7 +47,7 @@ std::int64_t sum_of(const std::string& table, std::span<const std::string_view> 
 /// Adds a group, and those that it lies in, as far as they have a limit.
 void add_groups(const std::string& root, std::string group, const GroupFiles& files,
                 std::vector<MemoryGroup>& found) {
-  // What version 1 shows where there is none.
+  // Version 1 shows a larger number for a group without a limit.
   constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
   while (true) {
     const std::string folder = root + group + "/";
@@ -64,6 +64,12 @@ void add_groups(const std::string& root, std::string group, const GroupFiles& fi
 }
 
 }  // namespace
+
+std::optional<std::int64_t> least_limit(std::span<const MemoryGroup> groups) {
+  std::optional<std::int64_t> least;
+  for (const MemoryGroup& group : groups) least = std::min(least.value_or(group.limit), group.limit);
+  return least;
+}
 
 std::int64_t available_within(std::int64_t of_machine, std::span<const MemoryGroup> groups) {
   std::int64_t available = of_machine;

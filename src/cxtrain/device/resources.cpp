@@ -60,9 +60,8 @@ std::int64_t proportional_bytes() {
 std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
 
 std::int64_t total_memory_bytes() {
-  std::int64_t total = memory_of_machine("MemTotal:");
-  for (const MemoryGroup& group : limited_memory_groups()) total = std::min(total, group.limit);
-  return total;
+  const std::int64_t of_machine = memory_of_machine("MemTotal:");
+  return std::min(of_machine, least_limit(limited_memory_groups()).value_or(of_machine));
 }
 
 std::int64_t available_memory_bytes() {

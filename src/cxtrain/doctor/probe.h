@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/device/memory_groups.h"
 #include "cxtrain/device/nvml.h"
 #include "cxtrain/doctor/facts.h"
 
@@ -38,8 +36,6 @@ void probe_machine(NodeFacts& facts);
 void probe_gpus(NodeFacts& facts, const char* nvml = kNvmlLibrary);
 /// Interfaces and InfiniBand adapters.
 void probe_network(NodeFacts& facts);
-/// Memory that these control groups allow; absent: as much as there is.
-std::optional<std::int64_t> memory_limit_of(std::span<const MemoryGroup> groups);
 
 /// The folder that is there, of `path` and those that it lies in.
 std::string nearest_folder(const std::string& path);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cxtrain/device/core_share.h"
+#include "cxtrain/device/memory_groups.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -57,12 +58,6 @@ std::string driver_version_in(const std::string& text) {
 
 }  // namespace
 
-std::optional<std::int64_t> memory_limit_of(std::span<const MemoryGroup> groups) {
-  std::optional<std::int64_t> least;
-  for (const MemoryGroup& group : groups) least = std::min(least.value_or(group.limit), group.limit);
-  return least;
-}
-
 void probe_machine(NodeFacts& facts) {
   facts.boot_id = machine_id();
   utsname system{};
@@ -71,7 +66,7 @@ void probe_machine(NodeFacts& facts) {
   const std::string table = kernel_text("/proc/meminfo");
   facts.memory_total = memory_entry(table, "MemTotal");
   facts.memory_available = memory_entry(table, "MemAvailable");
-  facts.memory_limit = memory_limit_of(limited_memory_groups());
+  facts.memory_limit = least_limit(limited_memory_groups());
   facts.swap_total = memory_entry(table, "SwapTotal");
   if (const auto free = memory_entry(table, "SwapFree"); free && facts.swap_total)
     facts.swap_used = *facts.swap_total - *free;

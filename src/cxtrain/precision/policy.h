@@ -17,6 +17,11 @@ struct PrecisionPolicy {
   bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
   bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all layers except batch norm
   bool master_weights = false;                   ///< the optimizer updates float32 copies (ParameterStore)
+
+  /// Returns whether the optimizer updates a float32 copy of a parameter of this dtype.
+  bool has_master(at::ScalarType dtype) const {
+    return master_weights && c10::elementSize(dtype) < sizeof(float);
+  }
 };
 
 /// Returns the policy of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true.

@@ -45,7 +45,7 @@ RankMemory memory_of_training(std::span<const NamedTensor> parameters, const Opt
   RankMemory memory;
   for (const NamedTensor& parameter : parameters) {
     const auto element = static_cast<std::int64_t>(parameter.tensor.element_size());
-    const bool has_master = precision.master_weights && element < kFloat;
+    const bool has_master = precision.has_master(parameter.tensor.scalar_type());
     std::int64_t numbers = has_master ? 1 : 0;
     if (parameter.tensor.requires_grad()) {
       memory.gradients += parameter.tensor.numel() * element;

@@ -21,10 +21,6 @@ namespace {
 /// Norms of float16 and bfloat16 gradients are float32.
 bool has_double_norms(const PlacedRow& row) { return row.share.scalar_type() == at::kDouble; }
 
-bool has_master(const at::Tensor& parameter, const PrecisionPolicy& precision) {
-  return precision.master_weights && c10::elementSize(parameter.scalar_type()) < 4;
-}
-
 }  // namespace
 
 ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
@@ -54,7 +50,7 @@ ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const Precis
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].divided || parts[i].range.size() > 0)
-      add_piece(i, std::move(parts[i]), has_master(parameters_[i].named.tensor, precision));
+      add_piece(i, std::move(parts[i]), precision.has_master(parameters_[i].named.tensor.scalar_type()));
   }
   gradients_.resize(pieces_.size());
   held_.resize(parameters_.size());

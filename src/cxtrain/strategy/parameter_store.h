@@ -84,7 +84,7 @@ class ParameterStore final : public TrainedParameters {
 
   std::vector<Parameter> parameters_;
   GradientExchange& exchange_;
-  Communicator* const group_;  ///< null: there are no rows
+  Communicator* const group_;  ///< null: every rank updates every parameter
   std::vector<PlacedRow> rows_;
   std::vector<NodeArena*> one_copies_;  ///< the rows', where there are any
   std::vector<Piece> pieces_;
