@@ -41,16 +41,11 @@ std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ra
   return rows;
 }
 
-/// The bytes of the gradients that all ranks divide. A row with a trained parameter has places for the
-/// gradients of its frozen parameters.
-std::int64_t divided_gradient_bytes(std::span<const OptimizerTarget> targets, std::int64_t row_bytes) {
-  const std::vector<NamedTensor> parameters = parameters_of(targets);
+/// The bytes of the gradients that all ranks divide.
+std::int64_t divided_gradient_bytes(std::span<const OptimizerTarget> targets) {
   std::int64_t bytes = 0;
-  for (const DividedRow& row : rows_of(targets, /*ranks=*/1, row_bytes)) {
-    const auto is_trained = [&](std::size_t i) { return parameters[i].tensor.requires_grad(); };
-    if (std::none_of(row.parameters.begin(), row.parameters.end(), is_trained)) continue;
-    for (const std::size_t i : row.parameters)
-      bytes += static_cast<std::int64_t>(parameters[i].tensor.nbytes());
+  for (const NamedTensor& parameter : parameters_of(targets)) {
+    if (parameter.tensor.requires_grad()) bytes += static_cast<std::int64_t>(parameter.tensor.nbytes());
   }
   return bytes;
 }
@@ -98,20 +93,18 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   void connect() override {
     ReplicatedStrategy::connect();
-    in_parts_ = divides_parameters() && context_->world.any_rank(!kept_.empty());
+    const bool in_parts = divides_parameters() && context_->world.any_rank(!kept_.empty());
     if (place_ == ParameterPlace::automatic && divides_parameters()) {
       place_ = ranks_of_node().node_memory() != nullptr ? ParameterPlace::mapped : ParameterPlace::all;
       // A model that was built for one copy on each node is in other parts.
-      if (place_ == ParameterPlace::all && in_parts_) throw_agreed(cannot_map());
+      if (place_ == ParameterPlace::all && in_parts) throw_agreed(cannot_map());
     }
-    if (!gathers_blocks(place_)) return;
-    Blocks* const blocks = module_->blocks();
-    if (blocks == nullptr) throw_agreed(no_blocks());
-    require_divisible(module_->all_parameters());
-    gathered_.emplace(*module_, *blocks, group(), args_.bucket_bytes, kept_);
-    forget_kept();
-    blocks->set_whole(false);
-    give_back_freed_memory();
+    if (gathers_blocks(place_)) {
+      gather_blocks();
+    } else if (in_parts) {
+      map_parts();
+    }
+    kept_.clear();
   }
 
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
@@ -126,9 +119,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
       // A training's state has them whole on every rank.
       gathered_->model.keep_whole(untrained_parameters(*module_, targets));
     }
-    auto trained = ReplicatedStrategy::prepare(targets, backward);
-    forget_kept();
-    return trained;
+    return ReplicatedStrategy::prepare(targets, backward);
   }
 
   void forward(const Batch& batch, std::int64_t batch_idx) override {
@@ -149,11 +140,9 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
-    place_untrained();
     gathered_ ? gathered_->model.visit(visit) : ReplicatedStrategy::visit_whole(visit);
   }
   std::vector<NamedTensor> whole_tensors() override {
-    place_untrained();
     return gathered_ ? gathered_->model.deal_out() : ReplicatedStrategy::whole_tensors();
   }
   bool ranks_keep_whole_models() const override { return !gathered_; }
@@ -175,7 +164,6 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
  private:
   void begin_forward(bool trains) {
-    place_untrained();
     if (gathered_) gathered_->walk.begin_forward(trains);
   }
   void end_forward() {
@@ -230,7 +218,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     auto divided = std::make_unique<ParameterStore>(
         target.parameters, context_->precision, exchange, ranks,
         gathered_ ? gathered_->model.rows_of(target.parameters)
-                  : place_rows(target.parameters, ranks, args_.bucket_bytes, kept_));
+                  : place_rows(target.parameters, ranks, args_.bucket_bytes));
     // A rank that is alone on its node has the only copy.
     const bool copies = ranks.size() > 1 && !divided->one_copy();
     if (divides_parameters() && !gathered_ && context_->world.any_rank(copies)) {
@@ -242,15 +230,22 @@ class ZeroStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
-  /// Gives the ranks of a node one copy of a model that they have in parts, if no training has. Collective.
-  void place_untrained() {
-    if (!in_parts_) return;
-    place_rows(module_->all_parameters(), group(), args_.bucket_bytes, kept_);
-    forget_kept();
+  /// Collective.
+  void gather_blocks() {
+    Blocks* const blocks = module_->blocks();
+    if (blocks == nullptr) throw_agreed(no_blocks());
+    require_divisible(module_->all_parameters());
+    gathered_.emplace(*module_, *blocks, group(), args_.bucket_bytes, kept_);
+    blocks->set_whole(false);
+    give_back_freed_memory();
   }
-  void forget_kept() {
-    kept_.clear();
-    in_parts_ = false;
+  /// Gives the ranks of a node one copy of a model that they have in parts. Collective.
+  void map_parts() {
+    const std::vector<NamedTensor> parameters = module_->all_parameters();
+    require_divisible(parameters);
+    if (context_->world.any_rank(group().size() > 1 && group().node_memory() == nullptr))
+      throw_agreed(cannot_map());
+    place_rows(parameters, group(), args_.bucket_bytes, kept_);
   }
 
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }
@@ -283,8 +278,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   const ZeroArgs args_;
   ParameterPlace place_ = ParameterPlace::automatic;
-  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, until they are placed
-  bool in_parts_ = false;             ///< some rank has hollow parameters
+  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, until `connect`
   std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 
@@ -299,7 +293,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
   const RankMemory undivided = memory_of_untrained(model);
-  const std::int64_t divided_gradients = divided_gradient_bytes(model.targets, args.bucket_bytes);
+  const std::int64_t divided_gradients = divided_gradient_bytes(model.targets);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
@@ -345,13 +339,9 @@ KeptRanges zero_kept(const Plan& plan, const ModelOutline& model, int rank) {
     if (other == rank) own = among;
     ++among;
   }
-  // One copy on a node has the rows of the optimizers; all parameters, if the model is evaluated only.
-  const bool all = gathers_blocks(place) || model.targets.empty();
-  const std::vector<NamedTensor> parameters =
-      all ? model.module.all_parameters() : parameters_of(model.targets);
+  const std::vector<NamedTensor> parameters = model.module.all_parameters();
   KeptRanges kept;
-  for (const DividedRow& row : all ? divided_rows(parameters, among, args.bucket_bytes)
-                                   : rows_of(model.targets, among, args.bucket_bytes)) {
+  for (const DividedRow& row : divided_rows(parameters, among, args.bucket_bytes)) {
     for (std::size_t k = 0; k < row.parameters.size(); ++k)
       kept.of[parameters[row.parameters[k]].name] = row.plan.shards[static_cast<std::size_t>(own)][k];
   }

@@ -5,6 +5,9 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/reduce/reducer.h"
 #include "support/catch.h"
@@ -97,6 +100,25 @@ TEST_CASE("a model of any size has few rows") {
   const std::vector<DividedRow> rows = divided_rows(many, 3, /*row_bytes=*/1);
   CHECK(rows.size() > 50);
   CHECK(rows.size() <= 64);
+}
+
+TEST_CASE("trained and frozen parameters have rows of their own") {
+  std::vector<NamedTensor> parameters;
+  for (int i = 0; i < 6; ++i)
+    parameters.push_back({"p" + std::to_string(i), at::zeros({100}).set_requires_grad(i % 3 == 0)});
+  for (const std::int64_t row_bytes : {0, 1000, 100'000}) {
+    const std::vector<DividedRow> rows = divided_rows(parameters, 2, row_bytes);
+    std::vector<bool> trained;
+    std::size_t found = 0;
+    for (const DividedRow& row : rows) {
+      trained.push_back(parameters[row.parameters.front()].tensor.requires_grad());
+      found += row.parameters.size();
+      for (const std::size_t i : row.parameters)
+        CHECK(parameters[i].tensor.requires_grad() == trained.back());
+    }
+    CHECK(found == parameters.size());
+    CHECK(std::is_sorted(trained.begin(), trained.end(), std::greater<>()));
+  }
 }
 
 TEST_CASE("an exchange of shards is rehearsed, and steps after that have the same bits") {

@@ -102,9 +102,12 @@ void ShardReducer::zero_gradients() {
     parameter.tensor.mutable_grad().reset();
     parameter.shard.present = parameter.touched = false;
   }
-  for (Row& row : rows_) row.streams.clear();
+  for (Row& row : rows_) {
+    row.streams.clear();
+    row.has_averages = row.sums = false;
+  }
   next_row_ = 0;
-  averaged_ = has_averages_ = false;
+  averaged_ = false;
 }
 
 void ShardReducer::begin_backward(bool completes_step) {
@@ -113,7 +116,10 @@ void ShardReducer::begin_backward(bool completes_step) {
   completes_step_ = completes_step;
   reduces_ = completes_step || options_.accumulate_shards;
   next_row_ = 0;
-  for (Row& row : rows_) row.pending = 0;
+  for (Row& row : rows_) {
+    row.pending = 0;
+    row.sums = false;
+  }
   for (Parameter& parameter : parameters_) {
     parameter.ready = false;
     if (parameter.tensor.requires_grad()) ++rows_[parameter.row].pending;
@@ -175,10 +181,7 @@ void ShardReducer::send_ready_rows() {
 void ShardReducer::send(Row& row) {
   const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
   const at::NoGradGuard no_grad;
-  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) {
-    if (options_.accumulate_shards) target_of(row).zero_();
-    return;
-  }
+  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) return;
   std::optional<c10::StreamGuard> there;
   const at::Tensor& buffer = buffers_[row.buffer];
   if (!buffer.is_cpu()) {
@@ -256,6 +259,7 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
 
 void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
   const BucketRange in_trace(static_cast<std::size_t>(&row - rows_.data()), memory.nbytes());
+  row.sums = true;
   if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
     return reduce_within_node(row, memory, std::move(slices));
   if (node_memory_ == nullptr) return communicator_.reduce_scatter(target_of(row), memory, ReduceOp::avg);
@@ -263,18 +267,18 @@ void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMe
 }
 
 const at::Tensor& ShardReducer::target_of(Row& row) {
-  if (!has_averages_) return row.share;
+  if (!row.has_averages) return row.share;
   if (!row.of_micro_batch.defined()) row.of_micro_batch = at::zeros_like(row.share);
   return row.of_micro_batch;
 }
 
 void ShardReducer::accumulate() {
   finish_row();
-  if (!std::exchange(has_averages_, true)) return;
   communicator_.join();
   const at::NoGradGuard no_grad;
   for (Row& row : rows_) {
-    if (row.of_micro_batch.defined()) row.share.add_(row.of_micro_batch);
+    if (std::exchange(row.sums, false) && std::exchange(row.has_averages, true))
+      row.share.add_(row.of_micro_batch);
   }
 }
 

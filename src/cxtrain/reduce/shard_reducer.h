@@ -88,6 +88,8 @@ class ShardReducer final : private GradientListener {
   struct Row : DividedRow {          // `parameters`: indices of `parameters_`
     at::Tensor share;                ///< this rank's shard of the averages, summed over micro-batches
     at::Tensor of_micro_batch = {};  ///< its shard of one micro-batch's averages; undefined before the second
+    bool sums = false;               ///< the backward pass at hand has reduced the row
+    bool has_averages = false;       ///< an earlier backward pass of this step has reduced the row
     std::size_t buffer = 0;          ///< index of `buffers_`
     std::size_t pending = 0;         ///< gradients that are missing in this backward
     GradientStreams streams = {};    ///< streams that made the gradients; on devices
@@ -145,7 +147,6 @@ class ShardReducer final : private GradientListener {
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
   bool reduces_ = false;         ///< the backward in progress reduces its rows
   bool completes_step_ = false;  ///< the backward in progress is the last of the step
-  bool has_averages_ = false;    ///< a backward of this step has reduced
   bool averaged_ = false;        ///< the shards are complete
   bool warned_unused_ = false;
   std::size_t next_row_ = 0;  ///< the first row that has not been reduced in this step
