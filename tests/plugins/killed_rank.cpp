@@ -11,9 +11,10 @@
 
 #include "constant_data.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/chain_module.h"
 
-/// A model of which one rank sends itself a signal while it waits for the others inside a collective.
+/// A model of which one rank sends itself a signal while it waits for the others inside a collective, or for
+/// a message.
 ///
 /// At the step that it is told, every other rank stops short of the collective and reads from a pipe of its
 /// own, `wait_RANK` in `folder`, which the killed rank holds open. So the killed rank comes first and has to
@@ -38,7 +39,7 @@ int open_pipe(const std::string& file, int flags) {
   return pipe;
 }
 
-class KilledRank : public Module {
+class KilledRank : public ChainModule {
  public:
   struct Args {
     std::string folder, place = "gradients", signal = "kill";
@@ -46,7 +47,9 @@ class KilledRank : public Module {
 
     void fields(auto&& field) {
       field("folder", folder, "where its pipes are");
-      field("place", place, "which collective", one_of("gradients", "agreement"));
+      field("place", place,
+            "what it waits in: the step's first message, the sum of gradients, or an agreement",
+            one_of("step", "gradients", "agreement"));
       field("signal", signal, "which signal", one_of("kill", "stop"));
       field("rank", rank, "which rank");
       field("step", step, "at which step");
@@ -58,13 +61,17 @@ class KilledRank : public Module {
         signal_(args.signal == "stop" ? SIGSTOP : SIGKILL),
         rank_(args.rank),
         step_(args.step) {
-    layer_ = register_module("layer", torch::nn::Linear(4, 1));
+    add_block("first", torch::nn::Linear(4, 3));
+    add_block("last", torch::nn::Linear(3, 1));
   }
   void on_fit_start() override {
     std::ofstream(folder_ + "/process_" + std::to_string(global_rank())) << getpid() << std::flush;
   }
+  void on_train_batch_start(const Batch&, std::int64_t) override {
+    if (place_ == "step") before_collective();
+  }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = layer_->forward(batch[0]).mean();
+    const at::Tensor loss = run(batch).tensor().mean();
     if (place_ == "gradients") before_collective();
     return loss;
   }
@@ -98,7 +105,6 @@ class KilledRank : public Module {
   std::string folder_, place_;
   int signal_;
   std::int64_t rank_, step_;
-  torch::nn::Linear layer_{nullptr};
 };
 
 }  // namespace

@@ -21,11 +21,16 @@
 namespace cxtrain::test {
 namespace {
 
-struct Blow {
+struct Fault {
   int ranks;
   int rank;           ///< the one that is hit
-  const char* place;  ///< the collective: sums of gradients in shared memory, or an agreement by MPI
+  const char* place;  ///< what the rank waits in (`--model.place`)
   const char* signal;
+  const char* strategy = "ddp";
+
+  /// Whether the rank waits in MPI, which then has to be told to yield. A barrier of the node yields where
+  /// MPI is not told to.
+  bool in_mpi() const { return !std::string_view(strategy).starts_with("zero"); }
 };
 
 constexpr int kTimeout = 3;  // s; of the ranks that wait for a stopped one
@@ -35,8 +40,8 @@ constexpr int kStep = 3;
 /// A job whose rank hits itself; waits until it has.
 class StruckJob {
  public:
-  StruckJob(const TempDir& dir, const Blow& blow)
-      : dir_(dir), ranks_(blow.ranks), hit_(make_pipes()), program_(command(blow)) {
+  StruckJob(const TempDir& dir, const Fault& fault)
+      : dir_(dir), ranks_(fault.ranks), hit_(make_pipes()), program_(command(fault)) {
     const auto hit = [&] {
       pollfd source{hit_.get(), POLLIN, 0};
       return poll(&source, 1, 0) == 1;
@@ -61,7 +66,7 @@ class StruckJob {
   }
 
  private:
-  /// One for each rank that waits for the blow, and one to hear of it.
+  /// One for each rank that waits for the fault, and one to hear of it.
   FileDescriptor make_pipes() const {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (mkfifo(dir_.file("wait_" + std::to_string(rank)).c_str(), 0600) != 0)
@@ -71,18 +76,19 @@ class StruckJob {
     return FileDescriptor(open(dir_.file("hit").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   }
 
-  std::string command(const Blow& blow) const {
+  std::string command(const Fault& fault) const {
     const std::string plugin = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/killed_rank.so";
     const char* sanitizer = std::getenv("ASAN_OPTIONS");
-    // MPI is to yield while it waits, also where every rank has a core. A sanitizer wants to be loaded first.
-    return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(blow.ranks) +
-           " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -x LD_PRELOAD=" + plugin +
-           " -x ASAN_OPTIONS=" + (sanitizer != nullptr ? sanitizer : "") + ":verify_asan_link_order=0 " +
-           kProgram + " fit --accelerator cpu --max_epochs -1 --enable_progress_bar false --plugin " +
-           plugin + " --model killed_rank --model.folder " + dir_.path() + " --model.rank " +
-           std::to_string(blow.rank) + " --model.place " + blow.place + " --model.signal " + blow.signal +
-           " --model.step " + std::to_string(kStep) + " --timeout_seconds " + std::to_string(kTimeout) +
-           in(dir_);
+    // A sanitizer wants to be loaded first.
+    return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(fault.ranks) +
+           " --oversubscribe --bind-to none --mca mpi_yield_when_idle " + (fault.in_mpi() ? "1" : "0") +
+           " -x LD_PRELOAD=" + plugin + " -x ASAN_OPTIONS=" + (sanitizer != nullptr ? sanitizer : "") +
+           ":verify_asan_link_order=0 " + kProgram +
+           " fit --accelerator cpu --max_epochs -1 --enable_progress_bar false --plugin " + plugin +
+           " --model killed_rank --model.folder " + dir_.path() + " --model.rank " +
+           std::to_string(fault.rank) + " --model.place " + fault.place + " --model.signal " + fault.signal +
+           " --model.step " + std::to_string(kStep) + " --strategy " + fault.strategy +
+           " --timeout_seconds " + std::to_string(kTimeout) + in(dir_);
   }
 
   /// One that has ended and whose status nobody has asked for does not.
@@ -103,19 +109,21 @@ class StruckJob {
 };
 
 /// What rank 0 leaves behind, where it is not the one that was hit.
-void check_run_file(const TempDir& dir, const Blow& blow) {
-  if (blow.rank == 0) return;
+void check_run_file(const TempDir& dir, const Fault& fault) {
+  if (fault.rank == 0) return;
   const auto json = run_json(dir);
   CHECK(json["status"] == "failed");
   CHECK(json["global_step"] == kStep);
 }
 
 TEST_CASE("a rank that is killed inside a collective ends the job, and is named once") {
-  const Blow blow = GENERATE(Blow{2, 1, "gradients", "kill"}, Blow{3, 0, "agreement", "kill"},
-                             Blow{4, 2, "gradients", "kill"});
+  const Fault fault = GENERATE(Fault{2, 1, "gradients", "kill"}, Fault{3, 0, "agreement", "kill"},
+                               Fault{4, 2, "gradients", "kill"}, Fault{2, 1, "gradients", "kill", "zero"},
+                               Fault{3, 1, "step", "kill", "zero --strategy.parameters all"},
+                               Fault{2, 1, "step", "kill", "pipeline"});
   const TempDir dir;
-  StruckJob job(dir, blow);
-  CAPTURE(blow.ranks, blow.rank, blow.place);
+  StruckJob job(dir, fault);
+  CAPTURE(fault.ranks, fault.rank, fault.place, fault.strategy);
   if (!job.was_hit()) FAIL("no rank was hit: " << job.wait(1).output);
   const ProgramResult run = job.wait(kSpare);
   CAPTURE(run.output);
@@ -124,33 +132,34 @@ TEST_CASE("a rank that is killed inside a collective ends the job, and is named 
   // mpirun sees a rank die, and prints these words. Open MPI 5 breaks the line within them.
   std::string words = run.output;
   std::replace(words.begin(), words.end(), '\n', ' ');
-  const std::regex message("process rank " + std::to_string(blow.rank) + " with PID [0-9]+ on node " +
+  const std::regex message("process rank " + std::to_string(fault.rank) + " with PID [0-9]+ on node " +
                            hostname().substr(0, hostname().find('.')) + "[^ ]* exited on signal 9 ");
   CHECK(std::regex_search(words, message));
   CHECK(times(words, " exited on signal ") == 1);
   CHECK(times(run.output, "error: ") == 0);
-  check_run_file(dir, blow);
+  check_run_file(dir, fault);
 }
 
 TEST_CASE("a rank that is stopped inside a collective ends the job, and is named once") {
-  const Blow blow = GENERATE(Blow{2, 0, "agreement", "stop"}, Blow{3, 2, "gradients", "stop"},
-                             Blow{4, 1, "agreement", "stop"});
+  const Fault fault = GENERATE(
+      Fault{2, 0, "agreement", "stop"}, Fault{3, 2, "gradients", "stop"}, Fault{4, 1, "agreement", "stop"},
+      Fault{3, 1, "step", "stop", "zero --strategy.parameters all"}, Fault{2, 1, "step", "stop", "pipeline"});
   const TempDir dir;
-  StruckJob job(dir, blow);
-  CAPTURE(blow.ranks, blow.rank, blow.place);
+  StruckJob job(dir, fault);
+  CAPTURE(fault.ranks, fault.rank, fault.place, fault.strategy);
   if (!job.was_hit()) FAIL("no rank was hit: " << job.wait(1).output);
   const ProgramResult run = job.wait(kTimeout + kSpare);
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK(job.all_gone());
   // What the killed rank has sent before may carry the others past the collective, into the next one.
-  const std::regex message("error: rank " + std::to_string(blow.rank) + " \\(process " +
-                           std::to_string(job.process(blow.rank)) + "\\) on " + hostname() +
-                           " is stopped: rank [0-9], epoch 0, step " + std::to_string(kStep) +
-                           ", has waited in (all_reduce|an allreduce of the status flags) for [0-9]+ s");
+  const std::regex message(
+      "error: rank " + std::to_string(fault.rank) + " \\(process " + std::to_string(job.process(fault.rank)) +
+      "\\) on " + hostname() + " is stopped: rank [0-9], epoch 0, step " + std::to_string(kStep) +
+      ", has waited in (all_reduce|an allreduce of the status flags|all_gather|recv) for [0-9]+ s");
   CHECK(std::regex_search(run.output, message));
   CHECK(times(run.output, "error: ") == 1);
-  check_run_file(dir, blow);
+  check_run_file(dir, fault);
 }
 
 }  // namespace

@@ -146,7 +146,10 @@ TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
   const int ranks = row.nodes == 2 ? 4 : 3;
   const ProgramResult tests =
-      run_command(Nodes::mpirun(row.hosts, ranks, "mpi_tests") + "[conformance],[zero]", 300);
+      run_command(Nodes::mpirun(row.hosts, ranks, "mpi_tests") +
+                      "'[conformance],[zero],[pipeline],a state is loaded to the bit*,"
+                      "every training can be resumed to the same bits: zero with*'",
+                  300);
   CAPTURE(row.hosts, tests.output);
   CHECK(tests.status == 0);
   CHECK_THAT(tests.output, contains("All tests passed"));

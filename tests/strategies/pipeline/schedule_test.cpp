@@ -14,13 +14,13 @@ namespace {
 constexpr Schedule kSchedules[]{Schedule::gpipe, Schedule::one_forward_one_backward, Schedule::interleaved,
                                 Schedule::zero_bubble};
 
-/// Every shape that is small.
+/// Every shape of up to 8 stages and 16 micro-batches.
 template <class Check>
 void for_each_shape(const Check& check) {
   for (const Schedule schedule : kSchedules) {
-    for (int stages = 1; stages <= 5; ++stages) {
+    for (int stages = 1; stages <= 8; ++stages) {
       for (int chunks = 1; chunks <= (schedule == Schedule::interleaved ? 3 : 1); ++chunks) {
-        for (std::int64_t micro_batches = 1; micro_batches <= 11; ++micro_batches)
+        for (std::int64_t micro_batches = 1; micro_batches <= 16; ++micro_batches)
           check(schedule, PipelineShape{stages, chunks, micro_batches});
       }
     }
