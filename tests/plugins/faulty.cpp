@@ -2,13 +2,14 @@
 #include <sys/resource.h>
 #include <torch/nn/modules/linear.h>
 
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "constant_data.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/chain_module.h"
 
 /// A model that goes wrong on one rank at one step, in the way that its argument says.
 namespace {
@@ -78,7 +79,58 @@ class Faulty : public Module {
   torch::nn::Linear layer_{nullptr};
 };
 
+/// Throws where it is told to.
+class RiskyImpl : public torch::nn::Module {
+ public:
+  RiskyImpl(std::int64_t in, std::int64_t out) {
+    layer = register_module("layer", torch::nn::Linear(in, out));
+  }
+  at::Tensor forward(const at::Tensor& input) {
+    if (throws) throw std::runtime_error("the well is dry");
+    return layer->forward(input);
+  }
+  torch::nn::Linear layer{nullptr};
+  bool throws = false;
+};
+TORCH_MODULE(Risky);
+
+/// A chain whose blocks throw on one rank in the third step, or whose ranks draw other parameters.
+class FaultyChain : public ChainModule {
+ public:
+  struct Args {
+    std::string fault = "throw";
+    std::int64_t rank = 1;
+
+    void fields(auto&& field) {
+      field("fault", fault, "what happens", one_of("throw", "dice"));
+      field("rank", rank, "where a block throws");
+    }
+  };
+  explicit FaultyChain(const Args& args) : args_(args) {
+    Risky first(4, 8);
+    if (args.fault == "dice") {
+      const at::NoGradGuard no_grad;
+      first->layer->weight.fill_(std::uniform_real_distribution<double>()(device_));
+    }
+    risky_ = {add_block("first", first), add_block("last", Risky(8, 1))};
+  }
+  void on_train_batch_start(const Batch&, std::int64_t) override {
+    for (Risky& block : risky_)
+      block->throws = args_.fault == "throw" && global_rank() == args_.rank && global_step() == 3;
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
+  Optimizers configure_optimizers() override { return {}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
+
+ private:
+  Args args_;
+  std::random_device device_;
+  std::vector<Risky> risky_;
+};
+
 }  // namespace
 
-CXTRAIN_PLUGIN("model faulty",
-               [](Registry& registry) { registry.add<Faulty>("faulty", "goes wrong where it is told to"); })
+CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
+  registry.add<Faulty>("faulty", "goes wrong where it is told to");
+  registry.add<FaultyChain>("faulty_chain", "goes wrong in a block, or when it is built");
+})

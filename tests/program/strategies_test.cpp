@@ -3,6 +3,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
+#include "support/times.h"
 
 namespace cxtrain::test {
 namespace {
@@ -363,6 +364,37 @@ TEST_CASE("a rank that resumes reads its part of the state only") {
     };
     const double first = peak_after("--max_steps 2");
     CHECK(peak_after("--max_steps 4 --ckpt_path last") < first + 64e6);
+  }
+}
+
+const std::string kFaultyChain =
+    std::string("--accelerator cpu --plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty_chain ";
+
+TEST_CASE(
+    "a block that throws on one rank ends the job of ranks that share a model, with the rank's message") {
+  for (const char* strategy : {"zero", "zero --strategy.parameters all", "pipeline"}) {
+    CAPTURE(strategy);
+    const TempDir dir;
+    const ProgramResult run = run_ranks(2, kFaultyChain + "--max_epochs 1 --timeout_seconds 5 --strategy " +
+                                               strategy + " --model.rank 1" + in(dir));
+    CAPTURE(run.output);
+    CHECK(run.status == 1);
+    CHECK(times(run.output, "the well is dry") == 1);
+    CHECK_THAT(run.output, contains("error: rank 1 on ") && contains("epoch 0, step "));
+  }
+}
+
+TEST_CASE("ranks that build parts of different models are refused with the block's name") {
+  for (const char* strategy : {"zero", "zero --strategy.parameters all", "pipeline"}) {
+    CAPTURE(strategy);
+    const TempDir dir;
+    const ProgramResult run =
+        run_ranks(2, kFaultyChain + "--model.fault dice --strategy " + strategy + in(dir));
+    CAPTURE(run.output);
+    CHECK(run.status == 1);
+    CHECK(times(run.output, "error: ") == 1);
+    CHECK_THAT(run.output, contains("different models: block 0") && contains("`first`") &&
+                               contains("on rank 1") && contains("LibTorch's generator"));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "cxtrain/cli/divided_model.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <exception>
 #include <optional>
 #include <string>
@@ -7,11 +9,15 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/planned_model.h"
 #include "cxtrain/strategy/keep_ranges.h"
+#include "cxtrain/tensor/hollow.h"
+#include "cxtrain/tensor/piece.h"
 #include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/place_layers.h"
 
@@ -49,21 +55,35 @@ Foreseen foresee(const Plan& plan, int rank, const Options& options, const Make&
   return foreseen;
 }
 
-/// Returns null if the model cannot be built so.
-std::unique_ptr<Module> build(const Plan& plan, int rank, Foreseen& foreseen, const Make& make) {
+/// "`h.3` ...": the block's name, and a checksum of its values.
+std::string line_of(const torch::nn::Module& block, const std::string& prefix) {
+  const at::NoGradGuard no_grad;
+  Checksum values;
+  for (const at::Tensor& parameter : block.parameters()) {
+    if (is_hollow(parameter)) continue;  // an earlier block has it, too
+    const at::Tensor on_host = parameter.cpu().contiguous();
+    values.add({static_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()});
+  }
+  return "`" + prefix.substr(0, prefix.size() - 1) + "` " + values.text();
+}
+
+/// Returns a null model if the model cannot be built so.
+DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& make) {
   const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
   const std::vector<std::string>& devices = plan.ranks[static_cast<std::size_t>(rank)].devices;
   const at::Device device = devices.empty() ? at::Device(at::kCPU) : at::Device(devices.front());
   const auto load = [&](torch::nn::Module& part, const std::string& prefix) {
     if (foreseen.weights) foreseen.weights->load(part, prefix);
   };
+  DividedModel built;
   KeepRanges keep(foreseen.kept, [&](torch::nn::Module& block, const std::string& prefix) {
     load(block, prefix);
     place_layers(block, device, precision);
+    built.blocks.push_back(line_of(block, prefix));
   });
-  std::unique_ptr<Module> model = make();
-  load(*model, "");  // tensors that belong to no block
-  return keep.left_alone(*model) ? std::move(model) : nullptr;
+  built.model = make();
+  load(*built.model, "");  // tensors that belong to no block
+  return keep.left_alone(*built.model) ? std::move(built) : DividedModel();
 }
 
 }  // namespace
@@ -79,17 +99,16 @@ bool keeps_part_of_model(const Plan& plan, int rank, const Options& options, con
   }
 }
 
-std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Options& options,
-                                            const Make& make) {
-  if (!may_divide(plan)) return nullptr;
+DividedModel build_divided_model(const Plan& plan, int rank, const Options& options, const Make& make) {
+  if (!may_divide(plan)) return {};
   try {
     Foreseen foreseen = foresee(plan, rank, options, make);
-    if (foreseen.kept.of.empty()) return nullptr;
-    std::unique_ptr<Module> model = build(plan, rank, foreseen, make);
-    if (model && foreseen.weights) foreseen.weights->report();
-    if (!model)
+    if (foreseen.kept.of.empty()) return {};
+    DividedModel built = build(plan, rank, foreseen, make);
+    if (built.model && foreseen.weights) foreseen.weights->report();
+    if (!built.model)
       log_detail("the model is built as a whole: its code uses parameters of blocks that it has added");
-    return model;
+    return built;
   } catch (const CheckpointError&) {
     throw;
   } catch (const FileError&) {
@@ -98,7 +117,29 @@ std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Op
     // The build of the whole model reports errors of the model itself.
     log_detail("the model is built as a whole, because it cannot be built block by block: " +
                shortened(message_of(error), 300));
-    return nullptr;
+    return {};
+  }
+}
+
+void require_same_blocks(const std::vector<std::string>& blocks, World& world) {
+  const std::string own = to_message(blocks);
+  if (same_on_all_ranks(world, own)) return;
+  const std::vector<std::string> everyone = world.all_gather(own);
+  std::vector<std::string> reference;
+  std::size_t of_rank = 0;
+  for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
+    std::vector<std::string> here = from_message<std::vector<std::string>>(everyone[rank]);
+    if (reference.empty()) {
+      reference = std::move(here);
+      of_rank = rank;
+    } else if (const auto found = first_difference(reference, here, "no block"); found && !here.empty()) {
+      throw AgreedError(ExitCode::failure, MessageCode::ranks_diverged,
+                        "the ranks have built different models: block " + std::to_string(found->index) +
+                            " and its values are " + found->first + " on rank " + std::to_string(of_rank) +
+                            ", and " + found->second + " on rank " + std::to_string(rank) +
+                            "; draw values from LibTorch's generator, which has one seed on all ranks, and "
+                            "add the same blocks on every rank");
+    }
   }
 }
 

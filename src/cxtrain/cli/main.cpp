@@ -155,6 +155,7 @@ std::unique_ptr<Module> make_seeded_model(const Request& request) {
 struct Trained {
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
+  std::vector<std::string> blocks = {};  ///< `DividedModel::blocks`
 };
 
 /// Facts by which a rank of a plan builds its part of a model.
@@ -174,9 +175,9 @@ Options options_of_build(const Options& options, const std::optional<PartOfModel
   return values;
 }
 
-/// The rank's part of the model; null: the rank has to build the whole model.
-std::unique_ptr<Module> build_part(const PartOfModel& part, const Options& options,
-                                   const std::function<std::unique_ptr<Module>()>& make) {
+/// The rank's part of the model; a null model: the rank has to build the whole model.
+DividedModel build_part(const PartOfModel& part, const Options& options,
+                        const std::function<std::unique_ptr<Module>()>& make) {
   if (part.checkpoint) {
     const ShapesOnly shapes;
     require_model_of(real_filesystem(), *part.checkpoint, *make());
@@ -193,7 +194,11 @@ Trained build_components(const Request& request, const std::optional<PartOfModel
   bool whole = false;
   build_within_memory("model", arguments_text("model.", options.model.args), [&] {
     const auto make = [&] { return make_seeded_model(request); };
-    if (part) built.model = build_part(*part, options, make);
+    if (part) {
+      DividedModel divided = build_part(*part, options, make);
+      built.model = std::move(divided.model);
+      built.blocks = std::move(divided.blocks);
+    }
     whole = built.model == nullptr;
     if (whole) built.model = make();
   });
@@ -356,6 +361,7 @@ RunSummary train_named(World& world, Trainer& trainer, Request& request) {
     part.checkpoint = checkpoint_to_evaluate(world, real_filesystem(), options);
   }
   run_agreed(world, [&] { built = build_components(request, part); });
+  require_same_blocks(built.blocks, world);
   Module* const model = built.model.get();
   DataModule* const data = built.data.get();
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
