@@ -71,9 +71,9 @@ void BlockWalk::walk_back_to(std::size_t block) {
 }
 
 void BlockWalk::enter_backward(std::size_t block) {
-  if (block + 1 < blocks_.size()) gradients_->send_rows(model_.rows_from(block + 1));
   backward_ = block;
-  model_.acquire(block);
+  model_.acquire(block);  // before the gradients leave: it waits for all that is under way
+  if (block + 1 < blocks_.size()) gradients_->send_rows(model_.rows_from(block + 1));
   if (block > first_trained_) model_.request(block - 1);
 }
 

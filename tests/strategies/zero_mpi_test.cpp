@@ -1,8 +1,10 @@
 #include <ATen/ops/equal.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 
 #include <functional>
+#include <thread>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
@@ -345,6 +347,36 @@ TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are g
   CHECK(model.most <= 1);  // the last block is kept between forward and backward
   for (const torch::nn::Linear& layer : model.layers) CHECK(layer->weight.is_contiguous());
   CHECK_NOTHROW(model.loss({.tensors = {at::zeros({1, 6}), at::zeros({1, 2})}, .size = 1}));
+}
+
+TEST_CASE("a parameter reads as NaN outside of its block where blocks are gathered, and is there where not",
+          "[zero]") {
+  if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
+  struct Looks : Chained {
+    void on_train_batch_start(const Batch&, std::int64_t) override {
+      const at::InferenceMode inference;
+      is_nan = layers[0]->weight.isnan().all().item<bool>();
+      std::jthread([this] { is_nan_elsewhere = layers[0]->weight.isnan().all().item<bool>(); }).join();
+    }
+    void on_fit_end() override {
+      if (global_rank() == 0) is_nan_at_end = layers[0]->weight.isnan().any().item<bool>();
+    }
+    bool is_nan = false, is_nan_elsewhere = false, is_nan_at_end = false;
+  };
+  for (const bool gathers : {true, false}) {
+    if (!gathers && !stage_3_is_possible()) continue;
+    const test::TempDir dir;
+    Options options = gathers ? gathered(some_epochs()) : with_stage(some_epochs(), 3);
+    options.trainer.default_root_dir = dir.path();
+    ToyData data(16 * test_world().size(), 8);
+    Trainer trainer(test_world(), options);
+    Looks model;
+    trainer.fit(model, data);
+    CHECK(model.is_nan == gathers);
+    CHECK(model.is_nan_elsewhere == gathers);
+    CHECK((gathers && test_world().is_root()) == model.is_nan_at_end);
+    CHECK_FALSE(model.layers[0]->weight.isnan().any().item<bool>());
+  }
 }
 
 TEST_CASE("zero refuses an unsupported training on all ranks, with a cure", "[zero]") {

@@ -28,8 +28,8 @@ struct Staircase : ChainModule {
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
 };
 
-/// A rank's step through the blocks. It writes the passes (F0, B3) among the messages: gathers (g0) and
-/// scatters of gradients (s3).
+/// A rank's step through the blocks. It writes the passes (F0, B3) among the messages: gathers (g0), scatters
+/// of gradients (s3), and waits for all messages (w).
 class Walked {
  public:
   explicit Walked(const std::set<std::string>& frozen = {}) {
@@ -81,8 +81,8 @@ class Walked {
         result.push_back("g" + std::to_string(std::stoi(call.substr(space)) / 1024 - 1));
       } else if (call.starts_with("reduce_scatter")) {
         result.push_back("s" + std::to_string(std::stoi(call.substr(space)) / 1024 - 1));
-      } else if (call != "join") {
-        result.push_back(call);
+      } else {
+        result.push_back(call == "join" ? "w" : call);
       }
     }
     return result;
@@ -98,7 +98,7 @@ class Walked {
 };
 
 std::vector<std::string> messages_of(std::vector<std::string> calls) {
-  std::erase_if(calls, [](const std::string& call) { return call[0] == 'F' || call[0] == 'B'; });
+  std::erase_if(calls, [](const std::string& call) { return call[0] != 'g' && call[0] != 's'; });
   return calls;
 }
 
@@ -106,9 +106,9 @@ using Calls = std::vector<std::string>;
 
 TEST_CASE("a step gathers each block before the pass ahead of it, and the last block once") {
   Walked walked;
-  const Calls expected{"g0", "g1", "F0", "g2", "F1", "g3", "F2", "F3",              // forward
-                       "g2", "B3", "s3", "g1", "B2", "s2", "g0", "B1", "s1", "B0",  // backward
-                       "s0"};
+  const Calls expected{"g0", "w",  "g1", "F0", "w",  "g2", "F1", "w",  "g3", "F2", "w", "F3",  // forward
+                       "g2", "B3", "w",  "s3", "g1", "B2", "w",  "s2", "g0", "B1", "w", "s1",
+                       "B0", "s0", "w"};
   CHECK(walked.step({0, 1, 2, 3}, {3, 2, 1, 0}) == expected);
   CHECK(walked.step({0, 1, 2, 3}, {3, 2, 1, 0}) == expected);
 }
