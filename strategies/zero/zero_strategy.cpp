@@ -243,9 +243,19 @@ class ZeroStrategy final : public ReplicatedStrategy {
   void map_parts() {
     const std::vector<NamedTensor> parameters = module_->all_parameters();
     require_divisible(parameters);
-    if (context_->world.any_rank(group().size() > 1 && group().node_memory() == nullptr))
-      throw_agreed(cannot_map());
+    if (context_->world.any_rank(!can_map(parameters))) throw_agreed(cannot_map());
     place_rows(parameters, group(), args_.bucket_bytes, kept_);
+  }
+
+  /// Returns whether the node has room for one copy of the parameters. Collective over the group.
+  bool can_map(const std::vector<NamedTensor>& parameters) {
+    if (group().size() == 1) return true;
+    if (group().node_memory() == nullptr) return false;
+    std::size_t bytes = 0;  // of a rank's shares
+    for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes))
+      bytes +=
+          static_cast<std::size_t>(row.plan.share) * parameters[row.parameters.front()].tensor.itemsize();
+    return group().node_memory()->arena(bytes) != nullptr;
   }
 
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }

@@ -1,9 +1,12 @@
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,7 +14,8 @@
 ///
 /// CXTRAIN_TEST_HANG=FILE: while there is such a file, what is to be brought to the disk of a checkpoint does
 /// not come there, as on storage that has gone away. CXTRAIN_TEST_CLOCK=1: the clock on the wall jumps by
-/// years whenever somebody looks at it.
+/// years whenever somebody looks at it. CXTRAIN_TEST_SHARED=files, little or none: processes share memory
+/// through files in /dev/shm only, which have room for small ones, or none.
 namespace {
 
 /// Whether the file is part of a checkpoint that is being written.
@@ -29,7 +33,25 @@ bool of_checkpoint(int file) {
          std::strstr(path.data(), ".ckpt.part") != nullptr;
 }
 
+bool shares(const char* how) {
+  const char* told = std::getenv("CXTRAIN_TEST_SHARED");
+  return told != nullptr && std::strcmp(told, how) == 0;
+}
+
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) int memfd_create(const char* name, unsigned flags) {
+  const char* how = std::getenv("CXTRAIN_TEST_SHARED");
+  if (how == nullptr || *how == 0) return static_cast<int>(syscall(SYS_memfd_create, name, flags));
+  errno = ENOSYS;
+  return -1;
+}
+
+extern "C" __attribute__((visibility("default"))) int posix_fallocate(int file, off_t offset, off_t bytes) {
+  constexpr off_t kSmall = 1 << 16;
+  if (shares("none") || (shares("little") && bytes > kSmall)) return ENOSPC;
+  return syscall(SYS_fallocate, file, 0, offset, bytes) == 0 ? 0 : errno;
+}
 
 extern "C" __attribute__((visibility("default"))) int fsync(int file) {
   const char* hang = std::getenv("CXTRAIN_TEST_HANG");

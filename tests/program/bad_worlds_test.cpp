@@ -132,6 +132,46 @@ TEST_CASE("a folder that may not be written any more costs checkpoints, not the 
 
 const std::string kOddSystem = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_system.so";
 
+/// A fit of a small GPT on two ranks that share memory in this way (odd_system.cpp).
+ProgramResult fit_sharing(const std::string& how, const std::string& strategy, const TempDir& dir) {
+  return run_command(on_ranks(2, "-x LD_PRELOAD=" + kOddSystem + " -x CXTRAIN_TEST_SHARED=" + how) +
+                     kQuietFit +
+                     "--max_steps 4 --model gpt --model.width 256 --model.layers 2 --model.context 16 "
+                     "--data.batch_size 2 --limit_val_batches 0 --data.path " +
+                     dir.write("text", text_of_squares()) + " --strategy " + strategy + in(dir));
+}
+
+TEST_CASE("ranks that can share little memory, or none, train to the same bits, or say what is missing") {
+  for (const char* strategy : {"ddp", "zero --strategy.stage 2", "zero", "zero --strategy.parameters all",
+                               "pipeline --accumulate_grad_batches 2"}) {
+    const TempDir anonymous, files, little, none;
+    CAPTURE(strategy);
+    const ProgramResult usual = fit_sharing("", strategy, anonymous);
+    CAPTURE(usual.output);
+    REQUIRE(usual.status == 0);
+    const auto hash = run_json(anonymous)["parameters_sha256"];
+    const ProgramResult in_files = fit_sharing("files", strategy, files);
+    CAPTURE(in_files.output);
+    REQUIRE(in_files.status == 0);
+    CHECK(run_json(files)["parameters_sha256"] == hash);
+
+    const ProgramResult with_little = fit_sharing("little", strategy, little);
+    CAPTURE(with_little.output);
+    if (with_little.status == 0) {
+      CHECK(run_json(little)["parameters_sha256"] == hash);
+    } else {
+      CHECK(with_little.status == 2);
+      CHECK_THAT(with_little.output, contains("--strategy.parameters all"));
+    }
+    CHECK((with_little.status == 0) == (strategy != std::string("zero")));
+
+    const ProgramResult without = fit_sharing("none", strategy, none);
+    CAPTURE(without.output);
+    CHECK(without.status != 0);
+    CHECK_THAT(without.output, contains("/dev/shm"));
+  }
+}
+
 /// A run on storage that hangs while there is the file `hang`.
 std::string on_hanging_storage(int ranks, const TempDir& dir, const std::string& options) {
   const std::string hang = "CXTRAIN_TEST_HANG=" + dir.file("hang");

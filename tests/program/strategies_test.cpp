@@ -398,6 +398,31 @@ TEST_CASE("ranks that build parts of different models are refused with the block
   }
 }
 
+TEST_CASE("stages wait for the part of a step that a schedule's formula says") {
+  constexpr int kStages = 4, kBlocks = 8, kMicroBatches = 4;
+  constexpr double kSeconds = 0.015, kWork = 3 * kSeconds * kBlocks / kStages * kMicroBatches;
+  const auto waits_of = [](double parts) { return (kStages - 1) / (parts * kMicroBatches + kStages - 1); };
+  for (const auto& [schedule, formula] : {std::pair{"gpipe", waits_of(1)},
+                                          {"1f1b", waits_of(1)},
+                                          {"interleaved", waits_of(2)},
+                                          {"zb1p", waits_of(3)}}) {
+    const TempDir dir;
+    // Blocks sleep in place of computing, so stages do not take each other's cores.
+    const ProgramResult run = run_ranks(
+        kStages, std::string("--accelerator cpu --plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
+                     "/sleeper.so --model sleeper --max_steps 5 " + "--model.blocks " +
+                     std::to_string(kBlocks) + " --model.ms " + std::to_string(1e3 * kSeconds) +
+                     " --accumulate_grad_batches " + std::to_string(kMicroBatches) +
+                     " --profiler simple --strategy pipeline " + "--strategy.schedule " + schedule + in(dir));
+    CAPTURE(schedule, run.output);
+    REQUIRE(run.status == 0);
+    const auto profile = nlohmann::json::parse(slurp(dir.path() + "/cxtrain_logs/version_0/profile.json"));
+    const double waits = 1 - kWork / profile["median"].get<double>();
+    CHECK(waits > formula - 0.01);
+    CHECK(waits < formula + 0.1);  // a busy machine
+  }
+}
+
 TEST_CASE("a plan draws a pipeline's step, and says what cannot be a pipeline") {
   const std::string plan = kProgram + " plan --accelerator cpu --strategy pipeline ";
   const ProgramResult drawn = run_command(plan + "--ranks 2 --accumulate_grad_batches 4");
