@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,6 @@
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/planned_model.h"
 #include "cxtrain/strategy/keep_ranges.h"
-#include "cxtrain/tensor/hollow.h"
 #include "cxtrain/tensor/piece.h"
 #include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/place_layers.h"
@@ -55,17 +55,24 @@ Foreseen foresee(const Plan& plan, int rank, const Options& options, const Make&
   return foreseen;
 }
 
-/// "`h.3` ...": the block's name, and a checksum of its values.
-std::string line_of(const torch::nn::Module& block, const std::string& prefix) {
-  const at::NoGradGuard no_grad;
-  Checksum values;
-  for (const at::Tensor& parameter : block.parameters()) {
-    if (is_hollow(parameter)) continue;  // an earlier block has it, too
-    const at::Tensor on_host = parameter.cpu().contiguous();
-    values.add({static_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()});
+/// Sums of the first values of a model's blocks.
+class BlockSums {
+ public:
+  /// "`h.3` ...": the name of a block, and a checksum of the values that no block before has.
+  std::string line_of(const torch::nn::Module& block, const std::string& prefix) {
+    const at::NoGradGuard no_grad;
+    Checksum values;
+    for (const at::Tensor& parameter : block.parameters()) {
+      if (!seen_.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      const at::Tensor on_host = parameter.cpu().contiguous();
+      values.add({static_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()});
+    }
+    return "`" + prefix.substr(0, prefix.size() - 1) + "` " + values.text();
   }
-  return "`" + prefix.substr(0, prefix.size() - 1) + "` " + values.text();
-}
+
+ private:
+  std::set<const at::TensorImpl*> seen_;
+};
 
 /// Returns a null model if the model cannot be built so.
 DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& make) {
@@ -76,10 +83,11 @@ DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& m
     if (foreseen.weights) foreseen.weights->load(part, prefix);
   };
   DividedModel built;
+  BlockSums sums;
   KeepRanges keep(foreseen.kept, [&](torch::nn::Module& block, const std::string& prefix) {
     load(block, prefix);
     place_layers(block, device, precision);
-    built.blocks.push_back(line_of(block, prefix));
+    built.blocks.push_back(sums.line_of(block, prefix));
   });
   built.model = make();
   load(*built.model, "");  // tensors that belong to no block
