@@ -97,13 +97,10 @@ struct TrainerOptions {
           Range::between(1, kMostOfNode));
     field("num_nodes", num_nodes, "number of nodes; must equal the number that mpirun or srun started",
           Range::between(1, kMostRanks));
-    field("strategy", strategy, "single, ddp, ddp_spawn, dp, zero, pipeline, or a plugin's name",
-          option::Shown{"NAME"},
-          option::Details{
-              "single: one rank. ddp: one rank per device, gradients averaged. ddp_spawn: ddp on "
-              "one machine, without mpirun. dp: one rank with several devices. zero: ddp whose "
-              "ranks divide memory. pipeline: each rank has some blocks of the model. --strategy.ARG "
-              "sets an argument of the strategy."});
+    field("strategy", strategy, "single, ddp, ddp_spawn, dp, zero, or a plugin's name", option::Shown{"NAME"},
+          option::Details{"single: one rank. ddp: one rank per device, gradients averaged. ddp_spawn: ddp on "
+                          "one machine, without mpirun. dp: one rank with several devices. zero: ddp whose "
+                          "ranks divide memory. --strategy.ARG sets an argument of the strategy."});
     field("precision", precision, "32-true, 16-mixed, bf16-mixed, 16-true, ...", option::Shown{"NAME"},
           option::Details{"All: 16-mixed, bf16-mixed, 32-true, 64-true, 16-true, bf16-true. Short: 16 is "
                           "16-mixed, bf16 is bf16-mixed, 32 and 64 are the true ones."});
