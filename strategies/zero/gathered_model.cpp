@@ -84,13 +84,27 @@ GatheredModel::GatheredModel(const Trainable& module, const Blocks& blocks, Comm
   }
   for (std::size_t row = 0; row < rows.size(); ++row)
     rows_[row].slot = slots[plan.slot_of_row[row]].narrow(0, 0, rows[row].elements());
-  for (std::size_t block = 0; block < blocks.size(); ++block) {
-    const auto reaches_before = [&](const Row& row) {
-      return std::any_of(row.entries().begin(), row.entries().end(),
+  count_rows_of(parameters);
+}
+
+void GatheredModel::count_rows_of(const std::vector<NamedTensor>& parameters) {
+  std::set<const at::TensorImpl*> counted;
+  for (const NamedTensor& parameter : parameters) counted.insert(parameter.tensor.unsafeGetTensorImpl());
+  std::vector<const Row*> rows;
+  for (const Row& row : rows_) {
+    const auto is_counted = [&](std::size_t entry) {
+      return counted.contains(entries_[entry].named.tensor.unsafeGetTensorImpl());
+    };
+    if (std::any_of(row.entries().begin(), row.entries().end(), is_counted)) rows.push_back(&row);
+  }
+  rows_from_.clear();
+  for (std::size_t block = 0; block < rows_of_block_.size(); ++block) {
+    const auto reaches_before = [&](const Row* row) {
+      return std::any_of(row->entries().begin(), row->entries().end(),
                          [&](std::size_t entry) { return entries_[entry].first_block < block; });
     };
     rows_from_.push_back(
-        static_cast<std::size_t>(std::find_if(rows_.begin(), rows_.end(), reaches_before) - rows_.begin()));
+        static_cast<std::size_t>(std::find_if(rows.begin(), rows.end(), reaches_before) - rows.begin()));
   }
 }
 

@@ -45,8 +45,10 @@ class GatheredModel {
   /// Ends an `acquire`. Keeps what a `request` has asked for since. Local.
   void release(std::size_t block);
 
+  /// Makes `rows_from` count the rows of these parameters only, as `rows_of` returns them. Local.
+  void count_rows_of(const std::vector<NamedTensor>& parameters);
   /// Returns how many of the first rows have no parameters of the blocks before `block`: backward has reached
-  /// all their gradients when it leaves `block`. Local.
+  /// all their gradients when it leaves `block`. Counts all rows until `count_rows_of`. Local.
   std::size_t rows_from(std::size_t block) const { return rows_from_[block]; }
   /// Returns the first block with a parameter that is trained; `size()` of the blocks if there is none.
   /// Local.

@@ -189,6 +189,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     }
     std::vector<DividedRow> rows;
     if (gathered_) {
+      gathered_->model.count_rows_of(parameters);
       for (PlacedRow& placed : gathered_->model.rows_of(parameters)) rows.push_back(std::move(placed.row));
     } else {
       rows = rows_of(targets, group().size(), args_.bucket_bytes);

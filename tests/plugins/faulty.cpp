@@ -102,7 +102,7 @@ class FaultyChain : public ChainModule {
     std::int64_t rank = 1;
 
     void fields(auto&& field) {
-      field("fault", fault, "what happens", one_of("throw", "dice"));
+      field("fault", fault, "what happens", one_of("throw", "dice", "freeze"));
       field("rank", rank, "where a block throws");
     }
   };
@@ -119,7 +119,12 @@ class FaultyChain : public ChainModule {
       block->throws = args_.fault == "throw" && global_rank() == args_.rank && global_step() == 3;
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
-  Optimizers configure_optimizers() override { return {}; }
+  Optimizers configure_optimizers() override {
+    if (args_.fault == "freeze") {
+      for (at::Tensor& parameter : risky_.front()->parameters()) parameter.set_requires_grad(false);
+    }
+    return {};
+  }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:
@@ -132,5 +137,6 @@ class FaultyChain : public ChainModule {
 
 CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
   registry.add<Faulty>("faulty", "goes wrong where it is told to");
-  registry.add<FaultyChain>("faulty_chain", "goes wrong in a block, or when it is built");
+  registry.add<FaultyChain>("faulty_chain",
+                            "goes wrong in a block, when it is built, or when optimizers are made");
 })

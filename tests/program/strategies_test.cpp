@@ -423,6 +423,24 @@ TEST_CASE("stages wait for the part of a step that a schedule's formula says") {
   }
 }
 
+TEST_CASE("a model in parts may freeze blocks when its optimizers are made") {
+  std::vector<std::string> hashes;
+  for (const char* strategy : {"ddp", "zero", "zero --strategy.parameters all"}) {
+    CAPTURE(strategy);
+    const TempDir dir;
+    // Arguments of an unnamed optimizer have the optimizers made before the strategy connects, too.
+    const ProgramResult run = run_ranks(2, kFaultyChain +
+                                               "--model.fault freeze --max_steps 3 --optimizer.lr 0.1 "
+                                               "--strategy.bucket_bytes 64 --strategy " +
+                                               strategy + in(dir));
+    CAPTURE(run.output);
+    REQUIRE(run.status == 0);
+    hashes.push_back(run_json(dir)["parameters_sha256"]);
+  }
+  CHECK(hashes[1] == hashes[0]);
+  CHECK(hashes[2] == hashes[0]);
+}
+
 TEST_CASE("a plan draws a pipeline's step, and says what cannot be a pipeline") {
   const std::string plan = kProgram + " plan --accelerator cpu --strategy pipeline ";
   const ProgramResult drawn = run_command(plan + "--ranks 2 --accumulate_grad_batches 4");

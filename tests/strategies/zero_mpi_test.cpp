@@ -262,8 +262,18 @@ TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them"
           .groups = {{.parameters = layers[1]->parameters(), .lr = {}, .weight_decay = {}}}};
     }
   };
+  /// The same with its first blocks, whose gradients come last.
+  struct TrainsFirst : Chained {
+    TrainsFirst() : Chained(6) {}
+    Optimizers configure_optimizers() override {
+      return OptimizerSetup{
+          .optimizer = Adam{.lr = 0.01},
+          .groups = {{.parameters = layers[0]->parameters(), .lr = {}, .weight_decay = {}}}};
+    }
+  };
   Options options = some_epochs();
   options.data.uneven = Uneven::exact;
+  SECTION("it trains its first blocks") { check_equals_ddp<TrainsFirst>(options); }
   SECTION("it skips batches") { check_equals_ddp<Skips>(options); }
   SECTION("blocks are frozen") { check_equals_ddp<FrozenFirst>(options); }
   SECTION("some parameters have no optimizer") { check_equals_ddp<TrainsOne>(options); }

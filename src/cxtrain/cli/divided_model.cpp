@@ -36,7 +36,9 @@ bool may_divide(const Plan& plan) {
 /// without memory.
 KeptRanges kept_of(const Plan& plan, int rank, const Options& options, Module& model) {
   if (model.blocks() == nullptr) return {};
+  const FrozenParameters as_built(model);
   const PlannedModel planned(plan, options, model);
+  as_built.restore();
   return plan.traits.kept(plan, planned.outline(), rank);
 }
 

@@ -138,10 +138,12 @@ void check_fit(Module& model, const Options& options, bool whole) {
   const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
   if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
   std::vector<Problem> problems;
+  const FrozenParameters as_built(model);
   for (const NamedOptimizer& optimizer : optimizer_setups(model, options)) {
     const std::vector<Problem> found = check_setup(optimizer.setup);
     problems.insert(problems.end(), found.begin(), found.end());
   }
+  as_built.restore();
   if (!problems.empty()) throw ConfigError(problems);
 }
 

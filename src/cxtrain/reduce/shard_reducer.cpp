@@ -82,6 +82,11 @@ void ShardReducer::allocate() {
   pool_ = node_memory_->mem_pool(sizes);
 }
 
+bool ShardReducer::trains(const Row& row) const {
+  return std::any_of(row.parameters.begin(), row.parameters.end(),
+                     [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); });
+}
+
 ElementRange ShardReducer::own_range(const Row& row, std::size_t k) const {
   return row.plan.shards[static_cast<std::size_t>(shard_)][k];
 }
@@ -179,9 +184,8 @@ void ShardReducer::send_ready_rows() {
 }
 
 void ShardReducer::send(Row& row) {
-  const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
   const at::NoGradGuard no_grad;
-  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) return;
+  if (!trains(row)) return;
   std::optional<c10::StreamGuard> there;
   const at::Tensor& buffer = buffers_[row.buffer];
   if (!buffer.is_cpu()) {
@@ -213,6 +217,7 @@ std::optional<Rehearsal> ShardReducer::rehearse() {
   if (node_memory_ == nullptr || rows_.empty()) return std::nullopt;
   Rehearsal made{.waits_for_backward = !options_.overlap && communicator_.overlaps()};
   for (Row& row : rows_) {
+    if (!trains(row)) continue;
     finish_row();
     const at::Tensor memory = next_memory(row);
     std::vector<NodeMemory::Slice> slices;

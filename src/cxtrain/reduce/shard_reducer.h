@@ -97,6 +97,8 @@ class ShardReducer final : private GradientListener {
 
   std::vector<at::Tensor> tensors() const;
   void allocate();
+  /// Returns whether a parameter of the row is trained now.
+  bool trains(const Row& row) const;
   /// Returns the elements of the row's parameter number `k` that this rank has.
   ElementRange own_range(const Row& row, std::size_t k) const;
   /// Returns the place of these elements in this rank's shard of the row.
