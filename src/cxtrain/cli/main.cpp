@@ -28,6 +28,7 @@
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/plan_memory.h"
+#include "cxtrain/cli/planned_model.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
 #include "cxtrain/cli/scaling_command.h"
