@@ -72,7 +72,7 @@ void BlockWalk::walk_back_to(std::size_t block) {
 
 void BlockWalk::enter_backward(std::size_t block) {
   backward_ = block;
-  model_.acquire(block);  // before the gradients leave: it waits for all that is under way
+  model_.acquire(block);  // waits for every message under way, so the gradients leave after it
   if (block + 1 < blocks_.size()) gradients_->send_rows(model_.rows_from(block + 1));
   if (block > first_trained_) model_.request(block - 1);
 }

@@ -41,15 +41,6 @@ std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ra
   return rows;
 }
 
-/// The bytes of the gradients that all ranks divide.
-std::int64_t divided_gradient_bytes(std::span<const OptimizerTarget> targets) {
-  std::int64_t bytes = 0;
-  for (const NamedTensor& parameter : parameters_of(targets)) {
-    if (parameter.tensor.requires_grad()) bytes += static_cast<std::int64_t>(parameter.tensor.nbytes());
-  }
-  return bytes;
-}
-
 /// Why stage 3 needs blocks here.
 Problem no_blocks() {
   return {
@@ -252,11 +243,11 @@ class ZeroStrategy final : public ReplicatedStrategy {
   bool can_map(const std::vector<NamedTensor>& parameters) {
     if (group().size() == 1) return true;
     if (group().node_memory() == nullptr) return false;
-    std::size_t bytes = 0;  // of a rank's shares
+    std::size_t share_bytes = 0;
     for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes))
-      bytes +=
+      share_bytes +=
           static_cast<std::size_t>(row.plan.share) * parameters[row.parameters.front()].tensor.itemsize();
-    return group().node_memory()->arena(bytes) != nullptr;
+    return group().node_memory()->arena(share_bytes) != nullptr;
   }
 
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }
@@ -304,7 +295,6 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
   const RankMemory undivided = memory_of_untrained(model);
-  const std::int64_t divided_gradients = divided_gradient_bytes(model.targets);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
@@ -321,7 +311,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
       parameters = undivided.parameters +
                    memory_of_tensors(model.module.all_parameters()).parameters / among +
                    slot_bytes(model.module, *blocks, among, args.bucket_bytes);
-    const std::int64_t shard = divided_gradients / among;
+    const std::int64_t shard = whole.gradients / among;
     std::int64_t gradients = whole.gradients;
     if (stage > 1 && among > 1) {
       gradients = shard + std::min(rows, whole.gradients);

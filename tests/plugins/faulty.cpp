@@ -79,7 +79,7 @@ class Faulty : public Module {
   torch::nn::Linear layer_{nullptr};
 };
 
-/// Throws where it is told to.
+/// A linear layer that throws while `throws` is set.
 class RiskyImpl : public torch::nn::Module {
  public:
   RiskyImpl(std::int64_t in, std::int64_t out) {
@@ -94,7 +94,8 @@ class RiskyImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Risky);
 
-/// A chain whose blocks throw on one rank in the third step, or whose ranks draw other parameters.
+/// A chain with a fault: its blocks throw on one rank in step 3, each rank draws other parameters, or
+/// `configure_optimizers` freezes the first block.
 class FaultyChain : public ChainModule {
  public:
   struct Args {
@@ -102,8 +103,9 @@ class FaultyChain : public ChainModule {
     std::int64_t rank = 1;
 
     void fields(auto&& field) {
-      field("fault", fault, "what happens", one_of("throw", "dice", "freeze"));
-      field("rank", rank, "where a block throws");
+      field("fault", fault, "a block throws, ranks draw different values, or the first block is frozen late",
+            one_of("throw", "dice", "freeze"));
+      field("rank", rank, "the rank whose blocks throw");
     }
   };
   explicit FaultyChain(const Args& args) : args_(args) {
@@ -136,7 +138,7 @@ class FaultyChain : public ChainModule {
 }  // namespace
 
 CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
-  registry.add<Faulty>("faulty", "goes wrong where it is told to");
+  registry.add<Faulty>("faulty", "a model with a fault on one rank");
   registry.add<FaultyChain>("faulty_chain",
-                            "goes wrong in a block, when it is built, or when optimizers are made");
+                            "a chain with a fault in a block, its constructor or configure_optimizers");
 })

@@ -48,7 +48,8 @@ class KilledRank : public ChainModule {
     void fields(auto&& field) {
       field("folder", folder, "where its pipes are");
       field("place", place,
-            "what it waits in: the step's first message, the sum of gradients, or an agreement",
+            "what the killed rank waits for: the first message of a step, the sum of gradients, or an "
+            "agreement",
             one_of("step", "gradients", "agreement"));
       field("signal", signal, "which signal", one_of("kill", "stop"));
       field("rank", rank, "which rank");

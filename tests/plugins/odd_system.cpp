@@ -9,13 +9,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 /// What an operating system may do to a program, for LD_PRELOAD.
 ///
 /// CXTRAIN_TEST_HANG=FILE: while there is such a file, what is to be brought to the disk of a checkpoint does
 /// not come there, as on storage that has gone away. CXTRAIN_TEST_CLOCK=1: the clock on the wall jumps by
-/// years whenever somebody looks at it. CXTRAIN_TEST_SHARED=files, little or none: processes share memory
-/// through files in /dev/shm only, which have room for small ones, or none.
+/// years whenever somebody looks at it. CXTRAIN_TEST_SHARED=files: processes can share memory only through
+/// files in /dev/shm. CXTRAIN_TEST_SHARED=little: /dev/shm has room for small files only.
+/// CXTRAIN_TEST_SHARED=none: /dev/shm has no room.
 namespace {
 
 /// Whether the file is part of a checkpoint that is being written.
@@ -33,23 +35,23 @@ bool of_checkpoint(int file) {
          std::strstr(path.data(), ".ckpt.part") != nullptr;
 }
 
-bool shares(const char* how) {
-  const char* told = std::getenv("CXTRAIN_TEST_SHARED");
-  return told != nullptr && std::strcmp(told, how) == 0;
+/// How processes can share memory; empty: as the system lets them.
+std::string_view sharing() {
+  const char* value = std::getenv("CXTRAIN_TEST_SHARED");
+  return value == nullptr ? "" : value;
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int memfd_create(const char* name, unsigned flags) {
-  const char* how = std::getenv("CXTRAIN_TEST_SHARED");
-  if (how == nullptr || *how == 0) return static_cast<int>(syscall(SYS_memfd_create, name, flags));
+  if (sharing().empty()) return static_cast<int>(syscall(SYS_memfd_create, name, flags));
   errno = ENOSYS;
   return -1;
 }
 
 extern "C" __attribute__((visibility("default"))) int posix_fallocate(int file, off_t offset, off_t bytes) {
   constexpr off_t kSmall = 1 << 16;
-  if (shares("none") || (shares("little") && bytes > kSmall)) return ENOSPC;
+  if (sharing() == "none" || (sharing() == "little" && bytes > kSmall)) return ENOSPC;
   return syscall(SYS_fallocate, file, 0, offset, bytes) == 0 ? 0 : errno;
 }
 

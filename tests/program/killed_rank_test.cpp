@@ -28,8 +28,8 @@ struct Fault {
   const char* signal;
   const char* strategy = "ddp";
 
-  /// Whether the rank waits in MPI, which then has to be told to yield. A barrier of the node yields where
-  /// MPI is not told to.
+  /// Whether the rank waits in MPI. Such a rank calls `sched_yield` only if `mpi_yield_when_idle` is set. A
+  /// rank that waits in a barrier of its node calls `sched_yield` only if `mpi_yield_when_idle` is not set.
   bool in_mpi() const { return !std::string_view(strategy).starts_with("zero"); }
 };
 
@@ -66,7 +66,7 @@ class StruckJob {
   }
 
  private:
-  /// One for each rank that waits for the fault, and one to hear of it.
+  /// A pipe for each rank, which the rank reads until the fault, and a pipe that closes at the fault.
   FileDescriptor make_pipes() const {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (mkfifo(dir_.file("wait_" + std::to_string(rank)).c_str(), 0600) != 0)

@@ -254,22 +254,19 @@ TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them"
       if (current_epoch() == 1) layers[2]->weight.set_requires_grad(true);
     }
   };
-  /// An optimizer of its last block alone; the others are not trained.
+  /// Its optimizer has one of its layers alone.
   struct TrainsOne : Chained {
+    explicit TrainsOne(int blocks = 4, std::size_t layer = 1) : Chained(blocks), trained(layer) {}
     Optimizers configure_optimizers() override {
       return OptimizerSetup{
           .optimizer = Adam{.lr = 0.01},
-          .groups = {{.parameters = layers[1]->parameters(), .lr = {}, .weight_decay = {}}}};
+          .groups = {{.parameters = layers[trained]->parameters(), .lr = {}, .weight_decay = {}}}};
     }
+    const std::size_t trained;
   };
-  /// The same with its first blocks, whose gradients come last.
-  struct TrainsFirst : Chained {
-    TrainsFirst() : Chained(6) {}
-    Optimizers configure_optimizers() override {
-      return OptimizerSetup{
-          .optimizer = Adam{.lr = 0.01},
-          .groups = {{.parameters = layers[0]->parameters(), .lr = {}, .weight_decay = {}}}};
-    }
+  /// Its optimizer has a layer before all others. Backward completes the gradients of this layer last.
+  struct TrainsFirst : TrainsOne {
+    TrainsFirst() : TrainsOne(/*blocks=*/6, /*layer=*/0) {}
   };
   Options options = some_epochs();
   options.data.uneven = Uneven::exact;

@@ -19,8 +19,8 @@ struct RunEvent {
   int rank = 0;  ///< the rank that wrote the event; `log_event` sets it
   std::optional<std::int64_t> step = {};
   std::optional<double> lr = {};       ///< of `lr_found`
-  std::optional<double> seconds = {};  ///< of `checkpoint`: that rank 0 worked on the checkpoint
-  /// Of `checkpoint`: the part of `seconds` in which training stood still.
+  std::optional<double> seconds = {};  ///< of `checkpoint`: the seconds that rank 0 worked on the checkpoint
+  /// Of `checkpoint`: the seconds that training stood still, a part of `seconds`.
   std::optional<double> stalled = {};
   /// `warning`, `error`, `straggler`: the message. `checkpoint`: the path of the checkpoint. `resumed`: the
   /// epoch and step at which the run resumed. `devices`: the ranks and their devices.

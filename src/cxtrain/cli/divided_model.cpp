@@ -15,8 +15,8 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cli/components.h"
-#include "cxtrain/cli/planned_model.h"
 #include "cxtrain/strategy/keep_ranges.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/tensor/piece.h"
 #include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/place_layers.h"
@@ -34,12 +34,12 @@ bool may_divide(const Plan& plan) {
 
 /// Returns the parts of parameters that the rank keeps; empty: the rank keeps the whole model. `model`: built
 /// without memory.
-KeptRanges kept_of(const Plan& plan, int rank, const Options& options, Module& model) {
+KeptRanges kept_of(const Plan& plan, int rank, Module& model) {
   if (model.blocks() == nullptr) return {};
-  const FrozenParameters as_built(model);
-  const PlannedModel planned(plan, options, model);
-  as_built.restore();
-  return plan.traits.kept(plan, planned.outline(), rank);
+  const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
+  const at::Device nowhere(at::kMeta);
+  model.place({&nowhere, 1}, precision);
+  return plan.traits.kept(plan, {.module = model, .targets = {}, .precision = precision}, rank);
 }
 
 /// Facts about a model that is not built yet.
@@ -51,7 +51,7 @@ struct Foreseen {
 Foreseen foresee(const Plan& plan, int rank, const Options& options, const Make& make) {
   const ShapesOnly shapes;
   const std::unique_ptr<Module> model = make();
-  Foreseen foreseen{kept_of(plan, rank, options, *model), std::nullopt};
+  Foreseen foreseen{kept_of(plan, rank, *model), std::nullopt};
   if (!foreseen.kept.of.empty() && !options.model_weights.path.empty())
     foreseen.weights.emplace(*model, options.model_weights.path, weights_selection(options.model_weights));
   return foreseen;
@@ -98,12 +98,12 @@ DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& m
 
 }  // namespace
 
-bool keeps_part_of_model(const Plan& plan, int rank, const Options& options, const Make& make) {
+bool keeps_part_of_model(const Plan& plan, int rank, const Make& make) {
   if (!may_divide(plan)) return false;
   try {
     const ShapesOnly shapes;
     const std::unique_ptr<Module> model = make();
-    return !kept_of(plan, rank, options, *model).of.empty();
+    return !kept_of(plan, rank, *model).of.empty();
   } catch (const std::exception&) {
     return false;
   }

@@ -14,8 +14,7 @@ namespace cxtrain {
 
 /// Returns whether the plan has the rank keep a part of the model only. Never throws: the build of the model
 /// reports what is wrong with the model.
-bool keeps_part_of_model(const Plan& plan, int rank, const Options& options,
-                         const std::function<std::unique_ptr<Module>()>& make);
+bool keeps_part_of_model(const Plan& plan, int rank, const std::function<std::unique_ptr<Module>()>& make);
 
 /// A model of which this rank has its part.
 struct DividedModel {

@@ -28,7 +28,6 @@
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/plan_memory.h"
-#include "cxtrain/cli/planned_model.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
 #include "cxtrain/cli/scaling_command.h"
@@ -128,6 +127,17 @@ std::string arguments_text(const std::string& prefix, const std::map<std::string
   return joined(arguments, ", ", [&](const auto& each) { return prefix + each.first + "=" + each.second; });
 }
 
+/// Returns the setups of the model's optimizers, and leaves the same parameters frozen as before:
+/// `configure_optimizers` may freeze some, and strategies lay out memory before a fit calls it.
+std::vector<NamedOptimizer> setups_ahead_of_fit(Module& model, const Options& options) {
+  const std::vector<NamedTensor> parameters = model.all_parameters();
+  std::vector<bool> trained;
+  for (const NamedTensor& parameter : parameters) trained.push_back(parameter.tensor.requires_grad());
+  std::vector<NamedOptimizer> setups = optimizer_setups(model, options);
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].tensor.set_requires_grad(trained[i]);
+  return setups;
+}
+
 /// What is wrong about training this model, before a folder is made for the run. `whole`: this rank has all
 /// parameters.
 void check_fit(Module& model, const Options& options, bool whole) {
@@ -139,12 +149,10 @@ void check_fit(Module& model, const Options& options, bool whole) {
   const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
   if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
   std::vector<Problem> problems;
-  const FrozenParameters as_built(model);
-  for (const NamedOptimizer& optimizer : optimizer_setups(model, options)) {
+  for (const NamedOptimizer& optimizer : setups_ahead_of_fit(model, options)) {
     const std::vector<Problem> found = check_setup(optimizer.setup);
     problems.insert(problems.end(), found.begin(), found.end());
   }
-  as_built.restore();
   if (!problems.empty()) throw ConfigError(problems);
 }
 
@@ -359,8 +367,7 @@ RunSummary train_named(World& world, Trainer& trainer, Request& request) {
   Trained built;
   PartOfModel part{.plan = trainer.plan(), .rank = world.rank()};
   // A whole model gets these values later, from the trainer.
-  if (options.subcommand != "fit" &&
-      world.any_rank(keeps_part_of_model(part.plan, part.rank, options, make))) {
+  if (options.subcommand != "fit" && world.any_rank(keeps_part_of_model(part.plan, part.rank, make))) {
     part.checkpoint = checkpoint_to_evaluate(world, real_filesystem(), options);
   }
   run_agreed(world, [&] { built = build_components(request, part); });

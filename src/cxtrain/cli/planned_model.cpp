@@ -2,15 +2,6 @@
 
 namespace cxtrain {
 
-FrozenParameters::FrozenParameters(const Module& model) {
-  for (const NamedTensor& parameter : model.all_parameters())
-    parameters_.push_back({parameter.tensor, parameter.tensor.requires_grad()});
-}
-
-void FrozenParameters::restore() const {
-  for (const auto& [tensor, trained] : parameters_) tensor.set_requires_grad(trained);
-}
-
 PlannedModel::PlannedModel(const Plan& plan, const Options& options, Module& model)
     : model_(model), precision_(precision_policy(plan.precision, plan.amp_level)) {
   const std::vector<at::Device> nowhere(static_cast<std::size_t>(plan.devices_per_rank), at::kMeta);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "cxtrain/config/options.h"
@@ -12,22 +10,6 @@
 #include "cxtrain/trainer/optimization.h"
 
 namespace cxtrain {
-
-/// Which parameters of a model are frozen. `configure_optimizers` may freeze some, and strategies lay out
-/// memory before it runs.
-class FrozenParameters {
- public:
-  explicit FrozenParameters(const Module& model);
-  /// Freezes the parameters that were frozen, and no others.
-  void restore() const;
-
- private:
-  struct Parameter {
-    at::Tensor tensor;
-    bool trained;
-  };
-  std::vector<Parameter> parameters_;
-};
 
 /// A model without memory (`ShapesOnly`), as a plan trains or evaluates the model: with its optimizers, or
 /// without.

@@ -55,7 +55,7 @@ struct StrategyTraits {
   /// ConfigError for a model that the strategy cannot train. Pure.
   std::vector<RankMemory> (*memory)(const Plan& plan, const ModelOutline& model) = nullptr;
   /// Returns what a rank of the plan keeps of the parameters; null, or empty: the whole model. The program
-  /// then builds a model in blocks so (`KeepRanges`). Pure.
+  /// then builds a model in blocks so (`KeepRanges`). `model` has no optimizers yet. Pure.
   KeptRanges (*kept)(const Plan& plan, const ModelOutline& model, int rank) = nullptr;
   /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
   /// work differs from theirs.

@@ -15,7 +15,7 @@ struct MemoryGroup {
   std::int64_t used = 0;
 };
 
-/// Returns the least limit of these groups; absent: there is no group. Pure.
+/// Returns the lowest limit of these groups; absent if there are no groups. Pure.
 std::optional<std::int64_t> least_limit(std::span<const MemoryGroup> groups);
 
 /// Returns the bytes that a process in these groups can still have, of `of_machine` bytes. Pure.

@@ -109,7 +109,7 @@ void ShardReducer::zero_gradients() {
   }
   for (Row& row : rows_) {
     row.streams.clear();
-    row.has_averages = row.sums = false;
+    row.has_averages = false;
   }
   next_row_ = 0;
   averaged_ = false;
@@ -121,10 +121,7 @@ void ShardReducer::begin_backward(bool completes_step) {
   completes_step_ = completes_step;
   reduces_ = completes_step || options_.accumulate_shards;
   next_row_ = 0;
-  for (Row& row : rows_) {
-    row.pending = 0;
-    row.sums = false;
-  }
+  for (Row& row : rows_) row.pending = 0;
   for (Parameter& parameter : parameters_) {
     parameter.ready = false;
     if (parameter.tensor.requires_grad()) ++rows_[parameter.row].pending;
@@ -264,7 +261,6 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
 
 void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
   const BucketRange in_trace(static_cast<std::size_t>(&row - rows_.data()), memory.nbytes());
-  row.sums = true;
   if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
     return reduce_within_node(row, memory, std::move(slices));
   if (node_memory_ == nullptr) return communicator_.reduce_scatter(target_of(row), memory, ReduceOp::avg);
@@ -282,8 +278,7 @@ void ShardReducer::accumulate() {
   communicator_.join();
   const at::NoGradGuard no_grad;
   for (Row& row : rows_) {
-    if (std::exchange(row.sums, false) && std::exchange(row.has_averages, true))
-      row.share.add_(row.of_micro_batch);
+    if (trains(row) && std::exchange(row.has_averages, true)) row.share.add_(row.of_micro_batch);
   }
 }
 

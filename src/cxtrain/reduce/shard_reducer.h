@@ -88,7 +88,6 @@ class ShardReducer final : private GradientListener {
   struct Row : DividedRow {          // `parameters`: indices of `parameters_`
     at::Tensor share;                ///< this rank's shard of the averages, summed over micro-batches
     at::Tensor of_micro_batch = {};  ///< its shard of one micro-batch's averages; undefined before the second
-    bool sums = false;               ///< the backward pass at hand has reduced the row
     bool has_averages = false;       ///< an earlier backward pass of this step has reduced the row
     std::size_t buffer = 0;          ///< index of `buffers_`
     std::size_t pending = 0;         ///< gradients that are missing in this backward

@@ -28,8 +28,9 @@ struct Staircase : ChainModule {
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
 };
 
-/// A rank's step through the blocks. It writes the passes (F0, B3) among the messages: gathers (g0), scatters
-/// of gradients (s3), and waits for all messages (w).
+/// A rank that steps through the blocks, and what the rank does in order: F0 is the forward pass of block 0,
+/// B3 the backward pass of block 3, g0 the gather of block 0, s3 the scatter of the gradients of block 3, and
+/// w a wait for all messages.
 class Walked {
  public:
   explicit Walked(const std::set<std::string>& frozen = {}) {
