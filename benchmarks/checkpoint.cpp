@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
   const at::Tensor values = at::rand({static_cast<std::int64_t>(kBytes / sizeof(float))});
   const auto* from = static_cast<const char*>(values.data_ptr());
   std::vector<char> to(kBytes, 2);
-  Checkpointer checkpointer({world, real_filesystem(), model, nullptr, {}});
+  Checkpointer checkpointer({world, real_filesystem(), trainable(model), nullptr, {}});
   std::vector<double> copy, stall, raw_write, save, raw_read, load;
   const auto timed = [&](std::vector<double>& times, auto&& work) {
     const double begin = clock.now();

@@ -68,7 +68,7 @@ class DigitsModel final : public ChainModule {
   }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = at::cross_entropy_loss(run(batch).tensor(), batch[1]);
+    const at::Tensor loss = at::cross_entropy_loss(run_blocks(batch).tensor(), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
@@ -76,7 +76,7 @@ class DigitsModel final : public ChainModule {
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
   /// The probability of each digit, float32 [B, 10].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    return at::softmax(run(batch).tensor(), 1);
+    return at::softmax(run_blocks(batch).tensor(), 1);
   }
 
   Optimizers configure_optimizers() override { return Adam{.lr = args_.lr}; }
@@ -85,7 +85,7 @@ class DigitsModel final : public ChainModule {
 
  private:
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
-    const at::Tensor logits = run(batch).tensor();
+    const at::Tensor logits = run_blocks(batch).tensor();
     log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
     log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
   }

@@ -91,7 +91,7 @@ class GptModel final : public ChainModule {
   }
   void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
   /// Logits of the byte after each, float [B, T, 256].
-  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run(batch).tensor(); }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run_blocks(batch).tensor(); }
 
   /// Weight decay on matrices only (as GPT-2 and its descendants do), and a cosine over the whole run after a
   /// warm-up.
@@ -117,7 +117,7 @@ class GptModel final : public ChainModule {
 
  private:
   at::Tensor loss(const Batch& batch) {
-    return at::cross_entropy_loss(run(batch).tensor().flatten(0, 1), batch[1].flatten());
+    return at::cross_entropy_loss(run_blocks(batch).tensor().flatten(0, 1), batch[1].flatten());
   }
 
   /// Text of the model's own, beginning after a line break; the same for the same weights.
@@ -132,11 +132,12 @@ class GptModel final : public ChainModule {
     std::string text;
     for (std::int64_t i = 0; i < bytes; ++i) {
       const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - args_.sizes.context);
-      const at::Tensor logits = run({.tensors = {tokens.slice(1, begin, i + 1).to(device())}, .size = 1})
-                                    .tensor()
-                                    .select(1, -1)
-                                    .cpu()
-                                    .to(at::kFloat);
+      const at::Tensor logits =
+          run_blocks({.tensors = {tokens.slice(1, begin, i + 1).to(device())}, .size = 1})
+              .tensor()
+              .select(1, -1)
+              .cpu()
+              .to(at::kFloat);
       if (!logits.isfinite().all().item<bool>()) {
         text = "(no text: the model's outputs are not finite)";
         break;

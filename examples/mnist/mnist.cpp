@@ -28,7 +28,7 @@ class MnistModel final : public ChainModule {
   explicit MnistModel(const Args& args) : args_(args) { add_blocks("net", make_mnist_net(args.net)); }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = at::cross_entropy_loss(run(batch).tensor(), batch[1]);
+    const at::Tensor loss = at::cross_entropy_loss(run_blocks(batch).tensor(), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
@@ -36,7 +36,7 @@ class MnistModel final : public ChainModule {
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
   /// The probability of each digit, float32 [B, 10].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    return at::softmax(run(batch).tensor(), 1);
+    return at::softmax(run_blocks(batch).tensor(), 1);
   }
 
   Optimizers configure_optimizers() override { return Adam{.lr = args_.lr}; }
@@ -45,7 +45,7 @@ class MnistModel final : public ChainModule {
 
  private:
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
-    const at::Tensor logits = run(batch).tensor();
+    const at::Tensor logits = run_blocks(batch).tensor();
     log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
     accuracy_.update(logits, batch[1]);
     log(accuracy_name, accuracy_, {.prog_bar = true});

@@ -36,7 +36,9 @@ class Wide : public ChainModule {
     add_block("second", torch::nn::Linear(torch::nn::LinearOptions(1000, 1000).bias(false)));
     add_block("last", Tied(first->weight));
   }
-  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return run_blocks(batch).tensor().mean();
+  }
   Optimizers configure_optimizers() override { return setup_; }
 
  private:

@@ -33,12 +33,12 @@ TEST_CASE(
   at::manual_seed(4);
   const auto model = registry.make<Module>("seq2seq", arguments);
   const std::vector<at::Device> devices(2, at::kCPU);
-  model->place(devices, precision_policy("32-true"));
+  trainable(*model).place(devices, precision_policy("32-true"));
   const at::NoGradGuard no_grad;
   Batch batch{.tensors = {at::randint(1, 256, {16, 5}, at::kLong), {}}, .size = 16};
   batch.tensors[1] = model->predict_step(batch, 0);  // its own writing is the goal that it meets
   LastValues logged;
-  model->redirect_log(&logged);
+  trainable(*model).redirect_log(&logged);
   model->validation_step(batch, 0);
   CHECK(logged.values.at("val_acc") == 1);
 }

@@ -18,7 +18,7 @@ struct FourLayers : ChainModule {
       layers.push_back(add_block(name, torch::nn::Linear(16, 16), /*cost=*/layers.empty() ? 3 : 1));
   }
   at::Tensor outputs(const at::Tensor& inputs) {
-    return run({.tensors = {inputs}, .size = inputs.size(0)}).tensor();
+    return run_blocks({.tensors = {inputs}, .size = inputs.size(0)}).tensor();
   }
   StepOutput training_step(const Batch&, std::int64_t) override { return StepOutput{}; }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
@@ -32,7 +32,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Blocks of about equal cost lie on each device,
   FourLayers model, whole;
   const PrecisionPolicy precision = precision_policy("32-true");
   const std::array devices{fake_device(0), fake_device(1)};
-  model.place(devices, precision);
+  trainable(model).place(devices, precision);
   std::vector<at::Device> found;
   for (const torch::nn::Linear& layer : model.layers) found.push_back(layer->weight.device());
   CHECK(found == std::vector<at::Device>{devices[0], devices[1], devices[1], devices[1]});
@@ -47,7 +47,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Blocks of about equal cost lie on each device,
     CHECK(at::allclose(model.layers[i]->weight.grad().cpu(), whole.layers[i]->weight.grad(), 1e-6, 1e-7));
 
   // On one device blocks move no inputs, and the model is whole there.
-  model.place(std::array{fake_device(0)}, precision);
+  trainable(model).place(std::array{fake_device(0)}, precision);
   CHECK(model.layers[3]->weight.device() == devices[0]);
   CHECK(at::allclose(model.outputs(inputs.to(devices[0])).cpu(), expected, 1e-6, 1e-7));
 }

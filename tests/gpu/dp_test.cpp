@@ -29,12 +29,12 @@ struct SoloWorldContext {
 /// The gradients of a batch on replicas on these devices, after one that changed the primary's parameters.
 void compare_with_one_model(const std::vector<at::Device>& devices) {
   std::vector<std::unique_ptr<Regression>> models;
-  std::vector<Trainable*> trainable;
+  std::vector<Trainable*> placed;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     models.push_back(std::make_unique<Regression>());
-    trainable.push_back(models.back().get());
+    placed.push_back(&trainable(*models.back()));
   }
-  std::vector<Replica> replicas = place_replicas(trainable, devices, precision_policy("32-true"));
+  std::vector<Replica> replicas = place_replicas(placed, devices, precision_policy("32-true"));
   ReplicaThreads threads(devices);
   SoloWorldContext context;
   const std::unique_ptr<ReplicaExchange> exchange = make_replica_exchange(replicas, threads, context.context);

@@ -120,7 +120,9 @@ class FaultyChain : public ChainModule {
     for (Risky& block : risky_)
       block->throws = args_.fault == "throw" && global_rank() == args_.rank && global_step() == 3;
   }
-  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return run_blocks(batch).tensor().mean();
+  }
   Optimizers configure_optimizers() override {
     if (args_.fault == "freeze") {
       for (at::Tensor& parameter : risky_.front()->parameters()) parameter.set_requires_grad(false);

@@ -72,7 +72,7 @@ class KilledRank : public ChainModule {
     if (place_ == "step") before_collective();
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = run(batch).tensor().mean();
+    const at::Tensor loss = run_blocks(batch).tensor().mean();
     if (place_ == "gradients") before_collective();
     return loss;
   }

@@ -158,7 +158,7 @@ class Sleeper : public ChainModule {
     const double longer = share * std::exp(jitter_ * normal(random_));
     for (SleeperBlock& block : blocks_) block->longer = longer;
     if (global_rank() == slow_rank_) sleep_ms(slow_ms_);
-    return run(batch).tensor().mean();
+    return run_blocks(batch).tensor().mean();
   }
   Carry inputs(const Batch& batch) override { return Carry(batch[0].detach().requires_grad_()); }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.001}; }

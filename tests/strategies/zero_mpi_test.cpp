@@ -137,7 +137,7 @@ TEST_CASE("zero trains batch norms over all ranks as ddp does", "[zero]") {
       add_block("last", torch::nn::Linear(40, 2));
     }
     StepOutput training_step(const Batch& batch, std::int64_t) override {
-      return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+      return torch::nn::functional::mse_loss(run_blocks(batch).tensor(), batch[1]);
     }
     Optimizers configure_optimizers() override { return Sgd{.lr = 0.05}; }
   };
@@ -224,7 +224,7 @@ struct Chained : ChainModule {
     add_block(std::to_string(blocks - 1), torch::nn::Linear(300, 2));
   }
   at::Tensor loss(const Batch& batch) {
-    return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+    return torch::nn::functional::mse_loss(run_blocks(batch).tensor(), batch[1]);
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override { return loss(batch); }
   Optimizers configure_optimizers() override { return AdamW{.lr = 0.01}; }

@@ -90,7 +90,7 @@ class Net : public ChainModule {
     add_block("answer", Answer(words->weight()));
   }
   at::Tensor loss(const Batch& batch) {
-    const Carry outputs = run(batch);
+    const Carry outputs = run_blocks(batch);
     return at::cross_entropy_loss(outputs.tensors[0], outputs.tensors[1]);
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override { return loss(batch); }
@@ -148,7 +148,7 @@ TEST_CASE("a recomputed chain has the gradients, buffers and random numbers of a
   for (Net* const net : {&plain, &recomputing}) {
     if (frozen) net->noisy[0]->parameters()[0].set_requires_grad(false);
   }
-  recomputing.blocks()->set_recompute(true);
+  trainable(recomputing).blocks()->set_recompute(true);
   CHECK(train(recomputing, autocast) == train(plain, autocast));
   CHECK(plain.noisy[1]->runs == 2);
   CHECK(recomputing.noisy[1]->runs == 4);
@@ -158,7 +158,7 @@ TEST_CASE("blocks whose inputs and parameters need no gradient are not run again
   Net net;
   for (at::Tensor& parameter : net.parameters()) parameter.set_requires_grad(false);
   for (at::Tensor& parameter : net.noisy[2]->parameters()) parameter.set_requires_grad(true);
-  net.blocks()->set_recompute(true);
+  trainable(net).blocks()->set_recompute(true);
   train(net);
   CHECK(net.noisy[1]->runs == 2);
   CHECK(net.noisy[2]->runs == 4);
@@ -166,7 +166,7 @@ TEST_CASE("blocks whose inputs and parameters need no gradient are not run again
 
 TEST_CASE("without gradients a chain that recomputes runs each block once") {
   Net net;
-  net.blocks()->set_recompute(true);
+  trainable(net).blocks()->set_recompute(true);
   const at::NoGradGuard no_grad;
   CHECK_FALSE(net.loss(words()).requires_grad());
   CHECK(net.noisy[0]->runs == 1);
@@ -174,7 +174,7 @@ TEST_CASE("without gradients a chain that recomputes runs each block once") {
 
 TEST_CASE("a chain that recomputes keeps no graph of its blocks") {
   Net net;
-  net.blocks()->set_recompute(true);
+  trainable(net).blocks()->set_recompute(true);
   const at::Tensor loss = net.loss(words());
   // From the loss to the words: one function for each block, and none of their layers.
   int functions = 0;
@@ -205,9 +205,9 @@ struct Recorder final : BlockObserver {
 TEST_CASE("an observer sees each pass of a block, and changes no bits") {
   const bool recompute = GENERATE(false, true);
   Net plain, net;
-  net.blocks()->set_recompute(recompute);
+  trainable(net).blocks()->set_recompute(recompute);
   Recorder recorder;
-  net.blocks()->set_observer(&recorder);
+  trainable(net).blocks()->set_observer(&recorder);
   CHECK(train(net) == train(plain));
   const std::string pass = "f0/0f1/1f2/2f3/3f4/4b4\\4b3\\3b2\\2b1\\1b0\\0";
   CHECK(recorder.calls == pass + pass);
@@ -261,9 +261,9 @@ TEST_CASE("blocks run in any wiring, seen by an observer and recomputed, with th
   const at::Tensor input = at::ones({4, 3});
   Forked plain, net;
   const bool observed = GENERATE(false, true);
-  net.blocks()->set_recompute(GENERATE(false, true));
+  trainable(net).blocks()->set_recompute(GENERATE(false, true));
   Recorder recorder;
-  if (observed) net.blocks()->set_observer(&recorder);
+  if (observed) trainable(net).blocks()->set_observer(&recorder);
   const at::Tensor loss = net.loss(input), expected = plain.plain_loss(input);
   CHECK(loss.equal(expected));
   loss.backward();
@@ -275,9 +275,9 @@ TEST_CASE("blocks run in any wiring, seen by an observer and recomputed, with th
 
 TEST_CASE("run_block accepts blocks of the model only, and in steps only if other ranks have some of them") {
   Forked net;
-  CHECK(net.chain() == nullptr);
+  CHECK(trainable(net).chain() == nullptr);
   CHECK_THROWS_WITH(net.run_other(), test::contains("no block of the model"));
-  net.blocks()->set_whole(false);
+  trainable(net).blocks()->set_whole(false);
   CHECK_THROWS_WITH(net.loss(at::ones({4, 3})), test::contains("outside of a step"));
 }
 
@@ -294,18 +294,20 @@ TEST_CASE("a block that changes the input of a recomputed block is an error with
       add_block("first", torch::nn::Linear(2, 2));
       add_block("greedy", Greedy());
     }
-    StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().sum(); }
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
+      return run_blocks(batch).tensor().sum();
+    }
     Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
   };
   Bad net;
-  net.blocks()->set_recompute(true);
+  trainable(net).blocks()->set_recompute(true);
   const at::Tensor loss = net.training_step({.tensors = {at::randn({3, 2})}, .size = 3}, 0).loss;
   CHECK_THROWS_WITH(loss.backward(), test::contains("`greedy`") && test::contains("in place"));
 }
 
 TEST_CASE("a recomputed block has no second derivatives, and says so") {
   Net net;
-  net.blocks()->set_recompute(true);
+  trainable(net).blocks()->set_recompute(true);
   const at::Tensor loss = net.loss(words());
   CHECK_THROWS_WITH(
       torch::autograd::grad({loss}, {net.parameters()[1]}, {}, std::nullopt, /*create_graph=*/true),

@@ -28,7 +28,9 @@ struct LinearChain : ChainModule {
     }
     add_block("last", Tied(layers.front()->weight));
   }
-  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().sum(); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return run_blocks(batch).tensor().sum();
+  }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
 
   std::vector<torch::nn::Linear> layers;
@@ -53,14 +55,14 @@ TEST_CASE("a chain is built block by block, and a rank keeps its ranges of the v
   CHECK(whole.in_memory == std::vector<bool>{true, true, true});
   CHECK(parts.in_memory == std::vector<bool>{false, false, false});
 
-  const std::vector<Piece> kept = parts.blocks()->take_kept();
+  const std::vector<Piece> kept = trainable(parts).blocks()->take_kept();
   REQUIRE(kept.size() == 3);  // layers.2.weight is whole
   CHECK(kept[0].values.equal(whole.layers[0]->weight.detach().view(-1).slice(0, 100, 300)));
   CHECK(kept[1].values.numel() == 0);
   CHECK(kept[2].values.equal(whole.layers[1]->bias.detach().slice(0, 5, 9)));
   CHECK(parts.layers[0]->bias.equal(whole.layers[0]->bias));
   CHECK(parts.layers[2]->weight.equal(whole.layers[2]->weight));
-  CHECK(parts.blocks()->take_kept().empty());
+  CHECK(trainable(parts).blocks()->take_kept().empty());
   CHECK(is_hollow(parts.parameters().back()));  // the weights of the first block
   CHECK(keep.left_alone(parts));
 }
@@ -87,7 +89,7 @@ TEST_CASE("models that are built without ranges to keep are whole", "[strategy]"
   }
   LinearChain whole;
   CHECK(KeepRanges::current() == nullptr);
-  CHECK(whole.blocks()->take_kept().empty());
+  CHECK(trainable(whole).blocks()->take_kept().empty());
   CHECK_FALSE(is_hollow(whole.layers[0]->weight));
 }
 

@@ -31,7 +31,7 @@ class Regression : public ChainModule {
     second = add_block("second", torch::nn::Linear(hidden, 2));
   }
   at::Tensor loss(const Batch& batch) {
-    return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+    return torch::nn::functional::mse_loss(run_blocks(batch).tensor(), batch[1]);
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     ++training_steps;
@@ -45,7 +45,7 @@ class Regression : public ChainModule {
     log("val_mean", batch[0].mean());
   }
   void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
-  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run(batch).tensor(); }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run_blocks(batch).tensor(); }
   Optimizers configure_optimizers() override { return setup_; }
 
   torch::nn::Linear first{nullptr}, second{nullptr};
@@ -65,7 +65,7 @@ class Exact : public ChainModule {
     for (at::Tensor& parameter : parameters()) parameter.copy_(at::randint(-8, 8, parameter.sizes()));
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return run(batch).tensor().sum().div(static_cast<double>(batch.size));
+    return run_blocks(batch).tensor().sum().div(static_cast<double>(batch.size));
   }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }
 

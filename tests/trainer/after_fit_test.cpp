@@ -297,6 +297,8 @@ TEST_CASE("a model's own callbacks run") {
       CHECK(global_rank() == 0);
       CHECK(max_epochs() == 1);
       CHECK(num_batches() == 4);
+      CHECK(&run().module() == this);
+      CHECK(run().progress().batch_idx == idx);
       return Regression::training_step(batch, idx);
     }
     int starts = 0;

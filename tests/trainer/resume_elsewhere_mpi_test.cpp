@@ -25,8 +25,8 @@ struct WatchedChain : ChainModule {
     add_block("last", torch::nn::Linear(70, 2));
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return factor_ *
-           torch::nn::functional::mse_loss(run(batch).tensor().to(at::kFloat), batch[1].to(at::kFloat));
+    return factor_ * torch::nn::functional::mse_loss(run_blocks(batch).tensor().to(at::kFloat),
+                                                     batch[1].to(at::kFloat));
   }
   Optimizers configure_optimizers() override {
     return Adam{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true};

@@ -70,7 +70,7 @@ class StatefulModel : public ChainModule {
     batch.tensors[0] = input + 0.1 * at::randn(input.sizes(), context.generator(), input.options());
   }
   StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override {
-    at::Tensor loss = torch::nn::functional::mse_loss(run(batch).tensor().to(at::kFloat),
+    at::Tensor loss = torch::nn::functional::mse_loss(run_blocks(batch).tensor().to(at::kFloat),
                                                       of_all_loaders(batch, 1).to(at::kFloat));
     loss = loss * (1 + 0.01 * static_cast<double>(batches_ % 7)) + 0.001 * seen_.item<double>() * loss;
     log("train_loss", loss, {.on_step = true, .on_epoch = true});
@@ -81,7 +81,7 @@ class StatefulModel : public ChainModule {
   }
   void validation_step(const Batch& batch, std::int64_t) override {
     log("val_loss",
-        torch::nn::functional::mse_loss(run(batch).tensor().to(at::kFloat), batch[1].to(at::kFloat)));
+        torch::nn::functional::mse_loss(run_blocks(batch).tensor().to(at::kFloat), batch[1].to(at::kFloat)));
   }
   Optimizers configure_optimizers() override { return setup_; }
 

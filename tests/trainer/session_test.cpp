@@ -5,6 +5,7 @@
 
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/tuner.h"
 #include "support/catch.h"
@@ -134,8 +135,7 @@ TEST_CASE("a strategy that fails ends the session in order, wherever it fails") 
       session.finish();
     };
     CHECK_THROWS_WITH(run(), "the strategy failed in " + where);
-    session.tell(TrainingError("no more"));
-    session.fail(1);
+    session.fail(TrainingError("no more"));
   }
   CHECK(bench.file("run.json").find("\"failed\"") != std::string::npos);
   const bool had_begun = where == "visit_whole";
@@ -186,7 +186,7 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   CHECK(session.context().tuned.lr.has_value());
   CHECK(bench.options == options);
   CHECK(at::equal(test::flat_parameters(bench.model), before));
-  CHECK(session.training_loader(bench.data.train_dataloader())->num_batches() == 1);
+  CHECK(RunLoaders(session.context()).training(bench.data.train_dataloader())->num_batches() == 1);
   CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
   session.finish();
 }

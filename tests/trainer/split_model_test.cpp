@@ -38,10 +38,10 @@ TEST_CASE("parts are given the rank's devices in order, and the last one where t
   Asking model;
   const PrecisionPolicy precision = precision_policy("64-true");
   const std::array one{at::Device(at::kCPU)};
-  model.place(one, precision);
+  trainable(model).place(one, precision);
   CHECK(model.given == std::vector<at::Device>{at::kCPU, at::kCPU});
   const std::array two{at::Device(at::kCPU), kMeta};
-  model.place(two, precision);
+  trainable(model).place(two, precision);
   CHECK(model.given == std::vector<at::Device>{at::kCPU, kMeta});
   CHECK(model.device() == at::kCPU);
   CHECK(model.to_part(at::ones({2}), 1).device() == kMeta);
@@ -54,12 +54,12 @@ TEST_CASE("devices that a model leaves idle are refused") {
   const PrecisionPolicy precision = precision_policy("32-true");
   const std::array two{at::Device(at::kCPU), kMeta};
   const std::array three{at::Device(at::kCPU), kMeta, at::Device(at::kCPU)};
-  REQUIRE_THAT(error_of([&] { whole.place(two, precision); }),
+  REQUIRE_THAT(error_of([&] { trainable(whole).place(two, precision); }),
                contains(code(MessageCode::wrong_ranks)) && contains("--devices_per_rank") &&
                    contains("2 devices") && contains("place_parts"));
-  REQUIRE_THAT(error_of([&] { split.place(three, precision); }), contains(code(MessageCode::wrong_ranks)) &&
-                                                                     contains("--devices_per_rank 2") &&
-                                                                     contains("3 devices"));
+  REQUIRE_THAT(
+      error_of([&] { trainable(split).place(three, precision); }),
+      contains(code(MessageCode::wrong_ranks)) && contains("--devices_per_rank 2") && contains("3 devices"));
 }
 
 template <class Model>
@@ -103,10 +103,10 @@ TEST_CASE("blocks that share a parameter do not lie on two devices") {
   Shares model;
   const PrecisionPolicy precision = precision_policy("32-true");
   CHECK_THAT(error_of([&] {
-               model.place(std::array{at::Device(at::kCPU), kMeta}, precision);
+               trainable(model).place(std::array{at::Device(at::kCPU), kMeta}, precision);
              }),
              contains("`first`") && contains("`last`") && contains("share a parameter"));
-  CHECK_NOTHROW(model.place(std::array{at::Device(at::kCPU)}, precision));
+  CHECK_NOTHROW(trainable(model).place(std::array{at::Device(at::kCPU)}, precision));
 }
 
 TEST_CASE("gradients of several kinds are clipped by their common norm and unscaled together") {

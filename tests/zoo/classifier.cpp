@@ -1,5 +1,7 @@
 #include <cxtrain/cxtrain.h>
 
+#include <fstream>
+
 using namespace cxtrain;
 
 struct Classifier : Module {
@@ -32,9 +34,25 @@ struct Classifier : Module {
   Optimizers configure_optimizers() override {
     return Sgd{.lr = args.lr, .momentum = 0.9}.with(CosineSchedule{});
   }
+  at::Tensor filters() { return net[0]->as<torch::nn::Conv2d>()->weight.detach().sigmoid(); }
   Args args;
   torch::nn::Sequential net;
   Accuracy& acc = register_metric<Accuracy>("acc", {.classes = 2});
+};
+
+CXTRAIN_REGISTER(Classifier, "classifier", "a network for pictures");
+
+/// Keeps the last row of metrics in a file.
+struct MyLogger : MetricLogger {
+  explicit MyLogger(std::string file) : file_(std::move(file)) {}
+  void log(std::int64_t step, std::int64_t, std::span<const Metric> metrics) override {
+    row_ = "step " + std::to_string(step);
+    for (const auto& [name, value] : metrics) row_ += " " + name + "=" + std::to_string(value);
+  }
+  void flush() override { std::ofstream(file_) << row_ << "\n"; }
+
+ private:
+  std::string file_, row_;
 };
 
 /// Trains, keeps the best checkpoint, and tests it. The command line may change every default.
@@ -48,6 +66,10 @@ int main(int argc, char** argv) {
                                   .eval = {Resize{36}, CenterCrop{32}}});
                trainer.add_callback<ModelCheckpoint>({.monitor = "val_acc", .mode = MonitorMode::max});
                trainer.add_callback<Ema>({.decay = 0.9});
+               trainer.add_callback<LambdaCallback>({.on_train_epoch_end = [](Run& run) {
+                 run.loggers().log_image("filters", run.module<Classifier>().filters());
+               }});
+               trainer.add_logger<MyLogger>("last_row.txt");
                trainer.fit(model, data, {.ckpt_path = "auto"});
                trainer.test(model, data, {.ckpt_path = "best"});
              });

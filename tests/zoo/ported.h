@@ -15,9 +15,19 @@
 
 class LitClassifier : public cxtrain::Module {
  public:
-  explicit LitClassifier(std::int64_t hidden, double lr) : lr_(lr) {
-    l1_ = register_module("l1", torch::nn::Linear(3 * 8 * 8, hidden));
-    l2_ = register_module("l2", torch::nn::Linear(hidden, 2));
+  struct Args {
+    std::int64_t hidden = 64;
+    double lr = 1e-3;
+
+    void fields(auto&& field) {
+      field("hidden", hidden, "width of the hidden layer");
+      field("lr", lr, "learning rate");
+    }
+  };
+  explicit LitClassifier(const Args& args) : args_(args) {
+    save_hyperparameters(args_);
+    l1_ = register_module("l1", torch::nn::Linear(3 * 8 * 8, args_.hidden));
+    l2_ = register_module("l2", torch::nn::Linear(args_.hidden, 2));
   }
 
   cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
@@ -38,7 +48,7 @@ class LitClassifier : public cxtrain::Module {
   }
 
   cxtrain::Optimizers configure_optimizers() override {
-    return cxtrain::AdamW{.lr = lr_}.with(cxtrain::CosineSchedule{.warmup = 100});
+    return cxtrain::AdamW{.lr = args_.lr}.with(cxtrain::CosineSchedule{.warmup = 100});
   }
 
   const at::Tensor& weights() const { return l1_->weight; }
@@ -46,7 +56,7 @@ class LitClassifier : public cxtrain::Module {
  private:
   at::Tensor forward(const at::Tensor& x) { return l2_(at::relu(l1_(x.flatten(1)))); }
 
-  double lr_;
+  Args args_;
   torch::nn::Linear l1_{nullptr}, l2_{nullptr};
   cxtrain::Accuracy& accuracy_ = register_metric<cxtrain::Accuracy>("accuracy", {.classes = 2});
 };
@@ -80,7 +90,7 @@ inline int ported_main(int argc, char** argv) {
   const cxtrain::TrainerOptions defaults{
       .devices = 4, .precision = "bf16-mixed", .max_epochs = 10, .gradient_clip_val = 1.0};
   return cxtrain::run(argc, argv, {.trainer = defaults}, [](cxtrain::Trainer& trainer) {
-    LitClassifier model(64, 1e-3);
+    LitClassifier model({.hidden = 64});
     BlobsData data;
     trainer.add_callback<PrintLoss>();
     trainer.fit(model, data);

@@ -130,6 +130,10 @@ if run "$work/build/classifier" --default_root_dir "$work/classifier" > "$work/c
   has "$work/classifier/cxtrain_logs/version_0/run.json" '"world_size": 2'
   has "$work/classifier/cxtrain_logs/version_0/config.yaml" "model.lr: 0.05"
   has "$work/classifier/cxtrain_logs/version_0/hparams.yaml" "model.width: 16"
+  has "$work/last_row.txt" "test_acc"
+  [ -s "$(ls "$work"/classifier/cxtrain_logs/version_0/events.out.tfevents.*)" ] || fail "no TensorBoard file"
+  "$work/build/classifier" info > "$work/classifier.info" 2>&1
+  has "$work/classifier.info" "a network for pictures"
   awk -v acc="$(metric "$work/classifier" test_acc)" 'BEGIN { exit !(acc > 0.8) }' || fail "test_acc is $(metric "$work/classifier" test_acc)"
 else
   has "$work/classifier.log" "built without libpng"

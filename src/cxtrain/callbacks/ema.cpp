@@ -59,7 +59,7 @@ void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int
 
 std::vector<at::Tensor> Ema::values() const {
   std::vector<at::Tensor> values;
-  for (const Piece& piece : pieces_in_model(pieces(), run_->module<Trainable>(), *run_->strategy()))
+  for (const Piece& piece : run_->progress().optimizers->pieces_in_model())
     values.push_back(piece.values.detach());
   return values;
 }

@@ -35,11 +35,11 @@ bool may_divide(const Plan& plan) {
 /// Returns the parts of parameters that the rank keeps; empty: the rank keeps the whole model. `model`: built
 /// without memory.
 KeptRanges kept_of(const Plan& plan, int rank, Module& model) {
-  if (model.blocks() == nullptr) return {};
+  if (trainable(model).blocks() == nullptr) return {};
   const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
   const at::Device nowhere(at::kMeta);
-  model.place({&nowhere, 1}, precision);
-  return plan.traits.kept(plan, {.module = model, .targets = {}, .precision = precision}, rank);
+  trainable(model).place({&nowhere, 1}, precision);
+  return plan.traits.kept(plan, {.module = trainable(model), .targets = {}, .precision = precision}, rank);
 }
 
 /// Facts about a model that is not built yet.

@@ -7,6 +7,7 @@
 #include "cxtrain/base/crash_report.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/cluster/end_job.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/world.h"
@@ -53,26 +54,17 @@ int Job::run(const std::function<int()>& work, const std::function<std::string()
     if (world_->is_root()) log_error(printed(error));
     status = static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    status = abort(where(), code_of(error), printed(error));
+    status = static_cast<int>(code_of(error));
+    end_job(*world_, where(), code_of(error), printed(error));
   } catch (...) {
-    status = abort(where(), ExitCode::failure, "an exception that is no std::exception was thrown");
+    status = static_cast<int>(ExitCode::failure);
+    end_job(*world_, where(), ExitCode::failure, "an exception that is no std::exception was thrown");
   }
   // As soon as one rank has ended with a status that is not 0, srun --kill-on-bad-exit has the others end,
   // too: this one is about to, and with its own status.
   std::signal(SIGTERM, SIG_IGN);
   supervisor_.report(status);
   return status;
-}
-
-/// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
-int Job::abort(const std::string& where, ExitCode code, const std::string& message) {
-  const WorldFacts& facts = world_->facts();
-  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
-            (where.empty() ? "" : ", " + where) + ": " + message);
-  if (facts.size > 1) log_detail(world_->watchdog().record());
-  supervisor_.report(static_cast<int>(code));
-  world_->abort(static_cast<int>(code));
-  return static_cast<int>(code);
 }
 
 Hardware Job::hardware() {

@@ -42,8 +42,6 @@ class Job {
   int start_ranks(const Plan& plan);
 
  private:
-  int abort(const std::string& where, ExitCode code, const std::string& message);
-
   Program program_;
   double timeout_seconds_;
   int rank_;

@@ -191,7 +191,7 @@ DividedModel build_part(const PartOfModel& part, const Options& options,
                         const std::function<std::unique_ptr<Module>()>& make) {
   if (part.checkpoint) {
     const ShapesOnly shapes;
-    require_model_of(real_filesystem(), *part.checkpoint, *make());
+    require_model_of(real_filesystem(), *part.checkpoint, trainable(*make()));
   }
   return build_divided_model(part.plan, part.rank, options, make);
 }

@@ -21,7 +21,7 @@ class PlannedModel {
   PlannedModel(const PlannedModel&) = delete;
   PlannedModel& operator=(const PlannedModel&) = delete;
 
-  ModelOutline outline() const { return {model_, targets_, precision_}; }
+  ModelOutline outline() const { return {trainable(model_), targets_, precision_}; }
 
  private:
   Module& model_;

@@ -91,9 +91,11 @@ class OptimizerList {
   /// The parts of the trained parameters, or of their master weights, that this rank updates. All ranks'
   /// pieces are all of them.
   virtual const std::vector<Piece>& pieces() const = 0;
+  /// The same parts of the model itself, where the model has their values in an equal dtype
+  /// (`Piece::of_model`); else parts of master weights.
+  virtual std::vector<Piece> pieces_in_model() const = 0;
   /// Code that changes pieces, alike on all ranks, calls `begin_update` before and `publish` after the
-  /// changes
-  /// (`TrainedParameters`). Collective.
+  /// changes (`TrainedParameters`). Collective.
   virtual void begin_update() = 0;
   virtual void publish() = 0;
 

@@ -15,6 +15,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/trainer/model_snapshot.h"
+#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 namespace {
@@ -69,7 +70,7 @@ class Trials {
     const bool here = expected_to_fit(batch_size) && runs(batch_size);
     const bool everywhere = !context_.parts.world.any_rank(!here);
     log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
-    context_.leave_if_asked();  // a signal may have come meanwhile
+    context_.leave_if_asked(/*saves_state=*/false);  // a signal may have come meanwhile
     if (everywhere) learn_from(batch_size);
     return everywhere;
   }
@@ -78,9 +79,9 @@ class Trials {
   bool runs(std::int64_t batch_size) {
     // A rank may give up within a step, and no other rank may wait for it there (`Module::all_gather`).
     context_.progress.samples_on_every_rank = false;
-    const FreshStates unseen(context_.parts.module.all_metrics());
+    const FreshStates unseen(trainable(context_.parts.module).all_metrics());
     try {
-      const std::unique_ptr<DataLoader> loader = session_.training_loader(loaders_, batch_size);
+      const std::unique_ptr<DataLoader> loader = RunLoaders(context_).training(loaders_, batch_size);
       loader->start_epoch(0, 0, steps_);
       Trial trial(context_, optimization_, *loader);
       context_.parts.strategy.step(trial);

@@ -39,7 +39,6 @@ namespace cxtrain {
 /// inputs on its device, and leaves its outputs there: a step moves them where it needs them.
 class BlockModule : public Module {
  public:
-  Blocks* blocks() final { return &blocks_; }
   /// Places the blocks by cost. Throws ConfigError if blocks on different devices share a parameter. A model
   /// that overrides it places its blocks itself, and moves tensors from block to block by `to_part`.
   void place_parts() override;
@@ -134,6 +133,7 @@ class BlockModule : public Module {
     bool recompute_ = false;
   };
 
+  Blocks* blocks() final { return &blocks_; }
   void append(const std::string& name, std::shared_ptr<torch::nn::Module> module, double cost,
               std::function<Carry(const Carry&)> forward);
   Carry run_block_of(const torch::nn::Module* module, const Carry& carry);

@@ -16,16 +16,13 @@ namespace cxtrain {
 ///         add_block("head", Head(256));
 ///       }
 ///       cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t) override {
-///         return torch::cross_entropy_loss(run(batch).tensor(), batch[1]);
+///         return torch::cross_entropy_loss(run_blocks(batch).tensor(), batch[1]);
 ///       }
 ///     };
 ///
 /// Under `pipeline` the step methods run on the ranks with the last block. Elsewhere the blocks run without
 /// them: only blocks use parameters, and `inputs` alone reads what the first block needs.
 class ChainModule : public BlockModule, private Chain {
- public:
-  Chain* chain() final { return this; }
-
  protected:
   /// Returns what the first block gets of a batch; by default its first tensor.
   virtual Carry inputs(const Batch& batch) { return Carry(batch[0]); }
@@ -33,9 +30,10 @@ class ChainModule : public BlockModule, private Chain {
   /// Brings a batch through the blocks, and returns the outputs of the last block, on the rank's first
   /// device. A step calls it once. Throws TrainingError outside of steps if other ranks have some of the
   /// blocks.
-  Carry run(const Batch& batch);
+  Carry run_blocks(const Batch& batch);
 
  private:
+  Chain* chain() final { return this; }
   Carry first_carry(const Batch& batch) final { return inputs(batch); }
   void lend(ChainRunner* runner) final { runner_ = runner; }
 

@@ -13,8 +13,8 @@ CheckpointManager::CheckpointManager(TrainContext& context, DataModule& data_mod
                                      Optimization& optimization, const std::string& config, std::string data)
     : context_(context),
       state_(context, data_module, loaders, optimization),
-      writer_({context.parts.world, context.parts.files, context.parts.module, &context.parts.strategy,
-               state_.sections_of_each_rank()}),
+      writer_({context.parts.world, context.parts.files, trainable(context.parts.module),
+               &context.parts.strategy, state_.sections_of_each_rank()}),
       config_(config),
       data_(std::move(data)) {}
 
@@ -25,7 +25,7 @@ bool CheckpointManager::save(const StepVote& vote) {
   context_.progress.ends_with_checkpoint = vote.ends_run();
   const std::vector<Planned> plans = plan(vote);
   const StateDict state = state_.save();
-  context_.call(hooks::on_checkpoint, state);
+  context_.hooks.call(hooks::on_checkpoint, state);
   for (const Planned& planned : plans) write(state, planned);
   if (!vote.ends_run()) return false;
   finish();
@@ -35,7 +35,7 @@ bool CheckpointManager::save(const StepVote& vote) {
 std::vector<CheckpointManager::Planned> CheckpointManager::plan(const StepVote& vote) {
   CheckpointOccasion occasion{.must_save = vote.save || vote.ends_run()};
   std::vector<Planned> plans;
-  for (Callback* const callback : context_.callbacks) {
+  for (Callback* const callback : context_.hooks.callbacks()) {
     std::optional<CheckpointPlan> plan = callback->plan_checkpoint(context_.run, occasion);
     if (!plan) continue;
     occasion.paths.insert(plan->path);

@@ -20,16 +20,16 @@ class EvaluationMode {
   EvaluationMode(TrainContext& context, std::int64_t batches)
       : context_(context),
         outer_(context.progress),
-        modes_(context.parts.module.training_modes()),
-        states_(context.parts.module.all_metrics()) {
-    context.parts.module.set_training(false);
+        modes_(trainable(context.parts.module).training_modes()),
+        states_(trainable(context.parts.module).all_metrics()) {
+    trainable(context.parts.module).set_training(false);
     context.progress.num_batches = batches < kUnknownBatches ? batches : -1;
     context.progress.batch_idx = 0;
   }
   ~EvaluationMode() {
     context_.metrics.set_suffix("");
     context_.progress = outer_;
-    context_.parts.module.set_training_modes(modes_);
+    trainable(context_.parts.module).set_training_modes(modes_);
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
@@ -45,12 +45,13 @@ class EvaluationMode {
 /// With a vote at each batch, fast ranks would wait for slow ones.
 class SignalPolls {
  public:
-  explicit SignalPolls(TrainContext& context) : context_(context), since_(context.clock.now()) {}
+  SignalPolls(TrainContext& context, bool saves_state)
+      : context_(context), saves_state_(saves_state), since_(context.clock.now()) {}
 
   /// Called by every rank for every batch. Throws Interrupted.
   void before_batch() {
     if (++batches_ < interval_) return;
-    context_.leave_if_asked();
+    context_.leave_if_asked(saves_state_);
     // The slowest rank's number of batches in that time.
     constexpr double kSeconds = 0.1, kMaxBatches = 1 << 16;
     const double now = context_.clock.now();
@@ -62,6 +63,7 @@ class SignalPolls {
 
  private:
   TrainContext& context_;
+  bool saves_state_;
   double since_;
   std::int64_t batches_ = 0, interval_ = 1;
 };
@@ -95,7 +97,7 @@ class EvaluationLoop {
   virtual ~EvaluationLoop() = default;
 
   /// Returns the logged metrics; null if the model does not define the step.
-  std::optional<MetricStore::Values> run();
+  std::optional<MetricStore::Values> run(bool saves_state);
 
  protected:
   virtual void step(const Batch& batch, std::int64_t batch_idx) = 0;
@@ -116,11 +118,11 @@ class EvaluationLoop {
   std::span<const std::int64_t> batches_;
 };
 
-std::optional<MetricStore::Values> EvaluationLoop::run() {
+std::optional<MetricStore::Values> EvaluationLoop::run(bool saves_state) {
   const EvaluationMode mode(context_, std::accumulate(batches_.begin(), batches_.end(), std::int64_t{0}));
-  context_.call(hooks_.start);
-  context_.call(hooks_.epoch_start);
-  SignalPolls signals(context_);
+  context_.hooks.call(hooks_.start);
+  context_.hooks.call(hooks_.epoch_start);
+  SignalPolls signals(context_, saves_state);
   MetricStore::Values values;
   for (std::size_t i = 0; i < loaders_.size(); ++i) {
     context_.progress.dataloader_idx = static_cast<int>(i);
@@ -132,9 +134,9 @@ std::optional<MetricStore::Values> EvaluationLoop::run() {
     if (i + 1 < loaders_.size()) reduce_epoch(values);
   }
   context_.metrics.set_suffix("");  // hooks at the end log for all loaders
-  context_.call(hooks_.epoch_end);
+  context_.hooks.call(hooks_.epoch_end);
   reduce_epoch(values);
-  context_.call(hooks_.end);
+  context_.hooks.call(hooks_.end);
   return values;
 }
 
@@ -157,7 +159,7 @@ bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, Signal
     context_.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
     const LogScope scope(context_.metrics, hooks_.step, batch.size);
-    if (has_samples) context_.call(hooks_.batch_start, batch, batch_idx);
+    if (has_samples) context_.hooks.call(hooks_.batch_start, batch, batch_idx);
     try {
       step(batch, batch_idx);
     } catch (const StepNotDefined&) {
@@ -188,7 +190,8 @@ class Evaluating final : public EvaluationLoop {
   }
   void end_batch(const Batch& batch, std::int64_t batch_idx) override {
     const bool validates = stage_ == EvaluationStage::validate;
-    context_.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch, batch_idx);
+    context_.hooks.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch,
+                        batch_idx);
   }
 
   EvaluationStage stage_;
@@ -213,7 +216,7 @@ class Predicting final : public EvaluationLoop {
   void end_batch(const Batch& batch, std::int64_t batch_idx) override {
     // Undefined: another rank that reads these samples has the output, and runs the hook.
     if (!output_.defined()) return;
-    context_.call(hooks::on_predict_batch_end, std::exchange(output_, {}), batch, batch_idx);
+    context_.hooks.call(hooks::on_predict_batch_end, std::exchange(output_, {}), batch, batch_idx);
   }
 
   at::Tensor output_;  ///< of the last step
@@ -223,14 +226,14 @@ class Predicting final : public EvaluationLoop {
 
 std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage,
                                             std::span<const std::unique_ptr<DataLoader>> loaders,
-                                            std::span<const std::int64_t> batches) {
-  return Evaluating(stage, context, loaders, batches).run();
+                                            std::span<const std::int64_t> batches, bool saves_state) {
+  return Evaluating(stage, context, loaders, batches).run(saves_state);
 }
 
 std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
                                  std::span<const std::int64_t> batches) {
   Predicting loop(context, loaders, batches);
-  const bool defined = loop.run().has_value();
+  const bool defined = loop.run(/*saves_state=*/false).has_value();
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });

@@ -15,6 +15,7 @@
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/reshard_state.h"
+#include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/step_profile.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
@@ -41,7 +42,7 @@ void warn_of_untrained(const Module& module, const Optimization& optimization) {
   std::set<std::string> trained;
   for (const NamedTensor& parameter : optimization.parameters()) trained.insert(parameter.name);
   std::string names;
-  for (const NamedTensor& parameter : trainable_parameters(module)) {
+  for (const NamedTensor& parameter : trainable_parameters(trainable(module))) {
     if (parameter.tensor.requires_grad() && !trained.contains(parameter.name))
       names += (names.empty() ? "" : ", ") + parameter.name;
   }
@@ -63,7 +64,8 @@ void Fit::run() {
   make_optimizer();
   const AnomalyDetection anomalies(context_.parts.options.trainer.detect_anomaly);
   open_checkpoints();
-  loop_.emplace(context_, *loaders_, *optimization_, &*checkpoints_);
+  loop_.emplace(context_, *loaders_, *optimization_,
+                FitLoop::OfFit{.checkpoints = &*checkpoints_, .resumed = from_.has_value()});
   session_.begin_files();
   announce();
   if (!session_.plan().profiler) return loop_->fit();
@@ -85,7 +87,7 @@ void Fit::run_profiled() {
 void Fit::open_data() {
   World& world = context_.parts.world;
   const Options& options = context_.parts.options;
-  loaders_.emplace(world, session_, data_, options.trainer, module_.trainer_defaults().max_epochs,
+  loaders_.emplace(world, RunLoaders(context_), data_, options.trainer, module_.trainer_defaults().max_epochs,
                    context_.state);
   run_agreed(world, [this] { require_automatic_optimization(); });
   fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
@@ -112,7 +114,7 @@ void Fit::make_optimizer() {
   warn_of_untrained(module_, *optimization_);
   if (!options.trainer.stochastic_weight_avg) return;
   run_agreed(world, [&] {
-    context_.add_callback(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
+    context_.hooks.add(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
   });
 }
 

@@ -5,7 +5,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/data_module.h"
 
 namespace cxtrain {
 namespace {
@@ -18,9 +18,9 @@ std::int64_t last_reload(const TrainState& state, std::int64_t every) {
 
 }  // namespace
 
-FitData::FitData(World& world, const Session& session, DataModule& data, const TrainerOptions& options,
+FitData::FitData(World& world, const RunLoaders& run, DataModule& data, const TrainerOptions& options,
                  std::optional<std::int64_t> model_max_epochs, const TrainState& from)
-    : session_(session),
+    : run_(run),
       data_(data),
       options_(options),
       model_max_epochs_(model_max_epochs),
@@ -32,7 +32,8 @@ void FitData::load(World& world) {
   std::string own;
   run_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
-    loaders_ = session_.fit_loaders(data_);
+    loaders_.train = run_.training(data_.train_dataloader());
+    loaders_.val = run_.evaluation(data_.val_dataloader(), Stage::validate);
     require_stream_options();
     if (!loaders_.train || (!loaders_.train->is_stream() && loaders_.train->dataset_size() == 0))
       throw ConfigError("data", "has no training samples", "", MessageCode::no_data);

@@ -13,11 +13,11 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/state/stateful.h"
+#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 
 class DataModule;
-class Session;
 
 /// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers
 /// only.
@@ -69,12 +69,12 @@ class FitData final : public Stateful {
     std::vector<std::unique_ptr<DataLoader>> val;  ///< may be empty
   };
 
-  /// The session makes the loaders of `data`; they and the options outlive this. Throws ConfigError when
+  /// `data`, of which `run` makes the loaders, and the options outlive this. Throws ConfigError when
   /// there are no training samples, where options and data contradict each other (`fit_limits`), or where the
   /// ranks have data of different lengths; on all ranks alike. Collective. `from`: where training begins. A
   /// fit that is resumed first has the loaders that were in use when it was saved, so that data which count
   /// how often they were asked come to the same.
-  FitData(World& world, const Session& session, DataModule& data, const TrainerOptions& options,
+  FitData(World& world, const RunLoaders& run, DataModule& data, const TrainerOptions& options,
           std::optional<std::int64_t> model_max_epochs, const TrainState& from = {});
 
   /// Called before each epoch. Collective.
@@ -96,7 +96,7 @@ class FitData final : public Stateful {
   void load(World& world);
   void require_stream_options() const;
 
-  const Session& session_;
+  RunLoaders run_;
   DataModule& data_;
   const TrainerOptions& options_;
   std::optional<std::int64_t> model_max_epochs_;

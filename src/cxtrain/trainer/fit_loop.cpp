@@ -15,30 +15,32 @@
 
 namespace cxtrain {
 
-FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimization,
-                 CheckpointManager* checkpoints)
-    : context_(context), data_(data), optimization_(optimization), checkpoints_(checkpoints) {
-  if (context_.resumed) run_agreed(context_.parts.world, [this] { take_place(); });
+FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimization, const OfFit& of_fit)
+    : context_(context),
+      data_(data),
+      optimization_(optimization),
+      checkpoints_(of_fit.checkpoints),
+      resumed_(of_fit.resumed) {
+  if (resumed_) run_agreed(context_.parts.world, [this] { take_place(); });
   context_.progress.accumulate = limits().accumulate;
   context_.progress.samples_per_step = samples_per_step();
-  context_.saves_state = checkpoints_ != nullptr;
   context_.progress.max_epochs = limits().max_epochs;
   context_.progress.max_steps = limits().max_steps;
   context_.progress.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
 }
 
-void FitLoop::before_zero_grad() { context_.call(hooks::on_before_zero_grad); }
+void FitLoop::before_zero_grad() { context_.hooks.call(hooks::on_before_zero_grad); }
 void FitLoop::before_backward(const at::Tensor& loss) {
   if (!optimization_.is_manual()) begin_vote({.loss = true});  // backward takes a while
-  context_.call(hooks::on_before_backward, loss);
+  context_.hooks.call(hooks::on_before_backward, loss);
 }
-void FitLoop::after_backward() { context_.call(hooks::on_after_backward); }
+void FitLoop::after_backward() { context_.hooks.call(hooks::on_after_backward); }
 
 void FitLoop::fit() {
-  context_.call(hooks::on_fit_start);
+  context_.hooks.call(hooks::on_fit_start);
   sanity_check();
   train();
-  context_.call(hooks::on_fit_end);
+  context_.hooks.call(hooks::on_fit_end);
 }
 
 void FitLoop::train() {
@@ -54,28 +56,28 @@ void FitLoop::train() {
 void FitLoop::train_to_the_end() {
   context_.training_clock.restart();
   validated_at_ = context_.clock.now();
-  context_.call(hooks::on_train_start);
+  context_.hooks.call(hooks::on_train_start);
   if (checkpoints_ != nullptr) checkpoints_->settle();
   vote();
   save_if_wanted();
-  if (context_.resumed && done()) warn_of_nothing_left();
+  if (resumed_ && done()) warn_of_nothing_left();
   while (!done()) run_epoch();
   vote();  // on what the last step's hooks have asked for
   save_if_wanted();
   if (checkpoints_ != nullptr) checkpoints_->finish();
   optimization_.unite();
-  context_.call(hooks::on_train_end);
+  context_.hooks.call(hooks::on_train_end);
 }
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
-  if (context_.resumed) return;
+  if (resumed_) return;
   if (cannot_validate_ || FitLimits::total(limits().sanity_batches) == 0) return;
   const PhaseScope phase(Phase::validation);
   context_.progress.sanity_checking = true;
-  context_.call(hooks::on_sanity_check_start);
+  context_.hooks.call(hooks::on_sanity_check_start);
   run_validation(limits().sanity_batches);
-  context_.call(hooks::on_sanity_check_end);
+  context_.hooks.call(hooks::on_sanity_check_end);
   context_.progress.sanity_checking = false;
   context_.metrics.clear();
 }
@@ -135,7 +137,7 @@ void FitLoop::run_epoch() {
   TrainState& state = context_.state;
   data_.prepare_epoch(state.epoch, context_.parts.world);
   context_.progress.num_batches = limits().length_known ? limits().train_batches : -1;
-  if (state.batch == 0) context_.call(hooks::on_train_epoch_start);
+  if (state.batch == 0) context_.hooks.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   context_.progress.samples_on_every_rank = data_.train().samples_on_every_rank();
   start_streams();
@@ -155,7 +157,7 @@ void FitLoop::run_epoch() {
   const bool complete = state.batch >= limits().train_batches || !streams_go_on_;
   if (complete) optimization_.unite();
   context_.metrics.model_metrics().reduce(context_.parts.world);
-  context_.rows.log(context_.end_train_epoch());
+  context_.rows.log(context_.hooks.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
   state.batch = 0;
@@ -212,9 +214,9 @@ void FitLoop::run_step() {
     finite_.ask(optimization_.trained());
     if (context_.parts.device.is_cpu()) finite_.answer();
   }
-  if (context_.first_step_seconds == 0) {
+  if (context_.training_clock.first_step_seconds() == 0) {
     context_.wait_for_devices();
-    context_.first_step_seconds = seconds_since_process_start();
+    context_.training_clock.set_first_step_seconds(seconds_since_process_start());
   }
   end_batch();
   after_step(stepped);
@@ -255,7 +257,7 @@ void FitLoop::begin_batch() {
   context_.progress.samples_per_batch = samples_over_ranks();
   context_.progress.dataloader_idx = batch_.dataloader_idx;
   scope_.emplace(context_.metrics, hooks::kTrainingStep, batch_.batch.size);
-  context_.call(hooks::on_train_batch_start, batch_.batch, idx);
+  context_.hooks.call(hooks::on_train_batch_start, batch_.batch, idx);
   micro_.emplace(micro_step());
   vote_to_begin_ = micro_->last;
   optimization_.begin(*micro_, some_rank_is_empty());
@@ -275,7 +277,7 @@ void FitLoop::end(StepOutput output) {
 }
 
 void FitLoop::end_batch() {
-  context_.call(hooks::on_train_batch_end, output_, batch_.batch, micro_->batch_idx);
+  context_.hooks.call(hooks::on_train_batch_end, output_, batch_.batch, micro_->batch_idx);
   output_ = {};
   scope_.reset();
   batch_.batch.objects.clear();
@@ -388,7 +390,8 @@ bool FitLoop::validation_due() const {
 }
 
 std::optional<MetricStore::Values> FitLoop::run_validation(std::span<const std::int64_t> batches) {
-  auto values = evaluate(context_, EvaluationStage::validate, data_.val(), batches);
+  auto values = evaluate(context_, EvaluationStage::validate, data_.val(), batches,
+                         /*saves_state=*/checkpoints_ != nullptr);
   if (!values) {
     cannot_validate_ = true;
     log_warning(

@@ -16,9 +16,13 @@ namespace cxtrain {
 /// same for every strategy. Collective.
 class FitLoop final : private StepPlan, private StepObserver {
  public:
-  /// All references outlive the loop. `checkpoints`: null for a trial, which nobody resumes.
-  FitLoop(TrainContext& context, FitData& data, Optimization& optimization,
-          CheckpointManager* checkpoints = nullptr);
+  /// What a fit has that a trial, which nobody resumes, lacks.
+  struct OfFit {
+    CheckpointManager* checkpoints = nullptr;  ///< outlives the loop
+    bool resumed = false;                      ///< the context has the place of a saved training
+  };
+  /// All references outlive the loop.
+  FitLoop(TrainContext& context, FitData& data, Optimization& optimization, const OfFit& of_fit);
 
   /// A whole fit: the sanity check and the training, between the hooks of a fit.
   void fit();
@@ -79,7 +83,8 @@ class FitLoop final : private StepPlan, private StepObserver {
   TrainContext& context_;
   FitData& data_;
   Optimization& optimization_;
-  CheckpointManager* checkpoints_;
+  CheckpointManager* checkpoints_;  ///< null in a trial
+  bool resumed_;
   StepVote pending_;              ///< what all ranks voted for and the loop has not done yet
   double validated_at_ = 0;       ///< on the clock: the last validation, or the start of training
   bool cannot_validate_ = false;  ///< the model does not define validation_step

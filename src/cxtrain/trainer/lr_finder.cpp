@@ -9,6 +9,7 @@
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/model_snapshot.h"
+#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 namespace {
@@ -79,19 +80,19 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, const Opti
                         parts.device, parts.generators, parts.input_dtype, parts.files});
   context.state.seed = options.seed.value_or(0);
   LrFinderResult result;
-  context.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
+  context.hooks.add(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
 
   OptimizerSetup swept = with_learning_rate(setup, sweep.min_lr);
   swept.interval = Interval::step;
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
-  FitData loaders(parts.world, session, data, options.trainer, std::nullopt);
+  FitData loaders(parts.world, RunLoaders(session.context()), data, options.trainer, std::nullopt);
   const auto optimization = session.make_optimization(context, {{"", swept}}, loaders.limits());
   const ModelSnapshot snapshot(parts, *optimization);
   const SessionAgain attached(session);
-  parts.module.attach(&context.metrics, &context.run);
-  context.metrics.model_metrics().set(parts.module.all_metrics());
-  FitLoop(context, loaders, *optimization).train();
+  attach(parts.module, &context.metrics, &context.run);
+  context.metrics.model_metrics().set(trainable(parts.module).all_metrics());
+  FitLoop(context, loaders, *optimization, {}).train();
   snapshot.restore();
   return result;
 }

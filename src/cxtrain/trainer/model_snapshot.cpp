@@ -10,7 +10,7 @@ ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, Optimization& opt
     copies_.emplace_back(tensor, tensor.detach().clone());
   };
   for (const Piece& piece : optimization.pieces()) keep(piece.values);
-  for (const NamedTensor& buffer : parts_.module.all_buffers()) keep(buffer.tensor);
+  for (const NamedTensor& buffer : trainable(parts_.module).all_buffers()) keep(buffer.tensor);
   parts.generators.save(generators_);
 }
 

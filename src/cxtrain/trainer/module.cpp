@@ -1,14 +1,11 @@
 #include "cxtrain/trainer/module.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <string>
 #include <unordered_set>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/tensor/layout.h"
 #include "cxtrain/trainer/place_layers.h"
 
 namespace cxtrain {
@@ -58,6 +55,11 @@ void Module::log(std::string_view name, double value, const LogOptions& options)
 
 void Module::log(std::string_view name, Metric& metric, const LogOptions& options) {
   if (sink_ != nullptr) sink_->log(name, metric, options);
+}
+
+Run& Module::run() const {
+  if (run_ == nullptr) throw TrainingError("run() of a model needs a fit or an evaluation of the model");
+  return *run_;
 }
 
 RunLoggers& Module::loggers() const {
@@ -129,11 +131,6 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
   }
 }
 
-void Module::set_channels_last() {
-  const at::NoGradGuard no_grad;
-  for (at::Tensor& parameter : parameters()) parameter.set_data(with_channels_last(parameter.detach()));
-}
-
 void Module::set_training(bool on) { train(on); }
 
 std::vector<bool> Module::training_modes() const {
@@ -165,9 +162,12 @@ at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
   return run_->strategy()->all_gather(rows, sync_grads);
 }
 
-void Module::attach(MetricSink* sink, Run* run) {
-  sink_ = sink;
-  run_ = run;
+Trainable& trainable(Module& module) { return module; }
+const Trainable& trainable(const Module& module) { return module; }
+
+void attach(Module& module, MetricSink* sink, Run* run) {
+  module.sink_ = sink;
+  module.run_ = run;
 }
 
 }  // namespace cxtrain

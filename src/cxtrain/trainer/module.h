@@ -55,7 +55,7 @@ class StepNotDefined : public ConfigError {
 /// With `dp` the step methods run on each replica, in parallel, and hooks run on the trained model only. A
 /// hook's change reaches the replicas if it changes a parameter, a buffer or the training mode of a layer. A
 /// step gets anything else from `current_epoch()` and `global_step()`.
-class Module : public torch::nn::Module, public Trainable, public HyperparametersMixin {
+class Module : public torch::nn::Module, public HyperparametersMixin, private Trainable {
  public:
   static constexpr std::string_view kKind = "model";
   using Interface = Module;
@@ -218,6 +218,13 @@ class Module : public torch::nn::Module, public Trainable, public Hyperparameter
   /// batches), and if the strategy cannot gather.
   at::Tensor all_gather(const at::Tensor& tensor, bool sync_grads = false) const;
 
+  /// Returns the parameters in registration order, each once, under its first name if modules share it (tied
+  /// weights). The tensors are handles: writing to them writes to the model.
+  std::vector<NamedTensor> all_parameters() const override;
+
+  /// The run that trains or evaluates the model: its progress, its metrics, its folder, collectives of the
+  /// ranks, and requests to stop or to save. Throws TrainingError outside of a run.
+  Run& run() const;
   /// Position of the run; 0 outside of a run.
   std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
   std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
@@ -254,22 +261,19 @@ class Module : public torch::nn::Module, public Trainable, public Hyperparameter
   at::Device part_device(std::size_t part) const;
   at::Tensor to_part(const at::Tensor& tensor, std::size_t part) const;
 
-  // Trainable, for the strategies.
-  std::vector<NamedTensor> all_parameters() const override;
+ private:
+  friend Trainable& trainable(Module& module);
+  friend const Trainable& trainable(const Module& module);
+  friend void attach(Module& module, MetricSink* sink, Run* run);
+
   std::vector<NamedTensor> all_buffers() const override;
   void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) override;
-  /// Puts the channels of parameters of four dimensions last in memory; a placed module keeps this layout.
-  void set_channels_last();
   void set_training(bool on) override;
   std::vector<bool> training_modes() const override;
   void set_training_modes(const std::vector<bool>& modes) override;
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
   std::vector<Metric*> all_metrics() const override;
 
-  /// Sets the sink and the run of the running loop; null at the loop's end.
-  void attach(MetricSink* sink, Run* run);
-
- private:
   template <class M>
   M& own_metric(const std::string& name, std::unique_ptr<M> metric) {
     M& made = *metric;
@@ -284,5 +288,12 @@ class Module : public torch::nn::Module, public Trainable, public Hyperparameter
   std::vector<at::Device> devices_{at::kCPU};  ///< devices of this rank
   mutable std::size_t parts_asked_for_ = 0;    ///< since the model was last placed
 };
+
+/// The model as strategies and loops see it.
+Trainable& trainable(Module& module);
+const Trainable& trainable(const Module& module);
+
+/// Sets the destination of the logged values and the run of the loop that runs the model; null at its end.
+void attach(Module& module, MetricSink* sink, Run* run);
 
 }  // namespace cxtrain

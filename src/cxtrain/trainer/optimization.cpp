@@ -105,7 +105,7 @@ Backward backward_of(const Module& module) {
 
 std::vector<OptimizerTarget> optimizer_targets(const Module& module,
                                                const std::vector<NamedOptimizer>& setups) {
-  const std::vector<NamedTensor> trainable = trainable_parameters(module);
+  const std::vector<NamedTensor> all_parameters = trainable_parameters(trainable(module));
   std::map<const at::TensorImpl*, std::string> owners;
   std::vector<OptimizerTarget> targets;
   for (const NamedOptimizer& entry : setups) {
@@ -114,7 +114,7 @@ std::vector<OptimizerTarget> optimizer_targets(const Module& module,
     for (const at::Tensor& tensor : all ? std::vector<at::Tensor>{} : named_parameters(entry))
       wanted.insert(tensor.unsafeGetTensorImpl());
     OptimizerTarget target{entry.setup.optimizer, {}};
-    for (const NamedTensor& parameter : trainable) {
+    for (const NamedTensor& parameter : all_parameters) {
       const at::TensorImpl* const tensor = parameter.tensor.unsafeGetTensorImpl();
       if (!all && wanted.erase(tensor) == 0) continue;
       target.parameters.push_back(parameter);
@@ -269,6 +269,10 @@ std::vector<TrainedParameters*> Optimization::trained() {
   std::vector<TrainedParameters*> all;
   for (const auto& optimizer : optimizers_) all.push_back(&optimizer->trained());
   return all;
+}
+
+std::vector<Piece> Optimization::pieces_in_model() const {
+  return cxtrain::pieces_in_model(pieces_, trainable(context_.parts.module), context_.parts.strategy);
 }
 
 void Optimization::begin_update() {

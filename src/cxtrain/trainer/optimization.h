@@ -57,18 +57,15 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The exchange of the step's gradients, of all optimizers. Null in manual optimization, whose gradients
   /// travel within the module's step.
   GradientExchange* exchange();
-  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into
-  /// the step. In automatic optimization the gradients are averages over the ranks that did not skip the
-  /// step. If no rank has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted,
-  /// and every rank returns false. Throws an AgreedError that names a gradient if too many steps in a row
-  /// were skipped
+  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into the step. In
+  /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
+  /// has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted, and every rank
+  /// returns false. Throws an AgreedError that names a gradient if too many steps in a row were skipped
   /// (`max_skipped_steps`). Collective.
   bool step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
-  std::span<OptimizerRef* const> all() const override { return refs_; }
-  void backward(const at::Tensor& loss) override;
   void hold_learning_rate();
 
   // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
@@ -77,6 +74,7 @@ class Optimization final : public Stateful, public OptimizerList {
   void load(const StateDict& state) override;
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
+  std::vector<Piece> pieces_in_model() const override;
   /// The parameters of all optimizers.
   std::vector<NamedTensor> parameters() const;
   std::vector<TrainedParameters*> trained();
@@ -88,6 +86,9 @@ class Optimization final : public Stateful, public OptimizerList {
   void unite_state();
 
  private:
+  std::span<OptimizerRef* const> all() const override { return refs_; }
+  void backward(const at::Tensor& loss) override;
+
   bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   void update_due(const MicroStep& last);
   void leave_out_ranks_that_skipped(const StepResult& own);

@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "cxtrain/tensor/layout.h"
 #include "cxtrain/trainer/batch_norms.h"
 
 namespace cxtrain {
@@ -29,6 +30,12 @@ void place_layers(torch::nn::Module& module, at::Device device, const PrecisionP
       tensor.set_data(tensor.to(exact ? at::kFloat : *precision.module_dtype));
     }
   }
+}
+
+void set_channels_last(torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : module.parameters())
+    parameter.set_data(with_channels_last(parameter.detach()));
 }
 
 }  // namespace cxtrain

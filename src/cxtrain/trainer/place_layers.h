@@ -11,4 +11,7 @@ namespace cxtrain {
 /// tensors to the dtypes of the precision.
 void place_layers(torch::nn::Module& module, at::Device device, const PrecisionPolicy& precision);
 
+/// Puts the channels of parameters of four dimensions last in memory. `place_layers` keeps this layout.
+void set_channels_last(torch::nn::Module& module);
+
 }  // namespace cxtrain

@@ -2,24 +2,21 @@
 
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stage.h"
 #include "cxtrain/base/stop_signals.h"
-#include "cxtrain/data/data_loader.h"
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/predictions.h"
+#include "cxtrain/trainer/session_folder.h"
 #include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
@@ -78,16 +75,10 @@ class Session {
 
   /// The others are for an open session.
   TrainContext& context() { return *context_; }
+  const SessionFolder& folder() const { return folder_; }
   const Plan& plan() const { return inputs_.plan; }
   const std::string& config_text() const { return config_text_; }
-  const PrecisionPolicy& precision() const { return precision_; }
 
-  /// Returns the loader of training batches, of this rank's shards. Null without data. `batch_size`: other
-  /// than the options'.
-  std::unique_ptr<DataLoader> training_loader(const Loaders& loaders,
-                                              std::optional<std::int64_t> batch_size = {}) const;
-  std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders, Stage stage) const;
-  FitData::Loaders fit_loaders(DataModule& data) const;
   /// Makes the optimizers of the module in `context`, a run of this session. Collective.
   std::unique_ptr<Optimization> make_optimization(TrainContext& context,
                                                   const std::vector<NamedOptimizer>& setups,
@@ -96,51 +87,29 @@ class Session {
   /// Gives the model to this session's run (again, after a trial run had it).
   void attach();
 
-  /// Writes a file of the run's folder as a whole, on rank 0, where there is a folder. A file that cannot be
-  /// written is logged and left out.
-  void write_file(const std::string& name, const std::string& content) const noexcept;
-
-  /// Writes this rank's predictions of each loader into the run's folder.
-  void write_predictions(const std::vector<Predictions>& predictions) const noexcept;
-
   /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which
   /// is logged and written down where they do not. Collective.
   RunSummary finish();
   /// The same, unchecked, for a run that a signal has stopped, with its exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
   RunSummary stop(const Interrupted& signal);
-  /// Calls `on_exception` of the callbacks.
-  void tell(const std::exception& error) noexcept;
-  /// Writes what is known when the run fails; never throws. Not collective.
+  /// Runs `on_exception` of the callbacks, and writes what is known when the run fails. Not collective.
+  void fail(const std::exception& error) noexcept;
+  /// Writes what is known, on any thread.
   void fail(int exit_code) noexcept;
 
  private:
   std::unique_ptr<CommHook> make_comm_hook() const;
   void make_replicas();
   void choose_recomputation();
-  void open_log_dir();
-  void open_files();
+  void place_model();
+  void make_context();
+  void open_folder();
   /// The files and loggers of the run, and what is said of it at its beginning.
-  void add_loggers_and_announce();
-  RunSummary summary(const char* status, int exit_code) const;
-  void compare_parameters(RunSummary& summary) const;
-  void close_loggers() const noexcept;
-  /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
-  void require_samples_everywhere(const ShardedSampler& sampler) const;
-  /// `batch_size`: other than the options'.
-  ShardedSampler sampler_of(const DataLoaderSpec& spec, bool training,
-                            std::optional<std::int64_t> batch_size = {}) const;
-  std::int64_t batch_size_of(const DataLoaderSpec& spec, std::optional<std::int64_t> batch_size) const;
-  DataShard shard() const;
-  std::unique_ptr<DataLoader> stream_loader(const DataLoaderSpec& spec, const LoaderOptions& options,
-                                            std::optional<std::int64_t> batch_size = {}) const;
-  LoaderOptions loader_options(const DataLoaderSpec& spec, Stage stage, std::size_t dataloader_idx) const;
-  void add_callbacks();
+  void write_files();
   void make_plan_loggers();
-  Hyperparameters hyperparameters() const;
-  void announce() const;
-  bool writes_files() const;
-  void record_places() const;
+  RunSummary summary(const char* status, int exit_code) const;
+  void close_loggers() const noexcept;
 
   const SessionInputs inputs_;
   TrainerState& state_;
@@ -150,15 +119,14 @@ class Session {
   Stage stage_;
   bool continues_;         ///< what a fit has begun
   bool goes_on_in_place_;  ///< in the folder of a run that had ended
-  bool files_begun_ = false;
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext strategy_context_;
   std::vector<LayerRow> layers_;  ///< before the strategy connects: it may leave a rank with a part of them
+  SessionFolder folder_;
   std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<TrainContext> context_;
-  std::unique_ptr<FileLock> lock_;  ///< on the run's folder
   std::optional<StopSignals> signals_;
 };
 

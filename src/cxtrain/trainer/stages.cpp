@@ -12,6 +12,7 @@
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/tuner.h"
 
 namespace cxtrain {
@@ -48,7 +49,7 @@ StageData::StageData(Session& session, DataModule& data, Stage stage) {
   const LimitOfStage limit = limit_of(session.context().parts.options.trainer, stage);
   std::string own;
   run_agreed(world, [&] {
-    loaders = session.evaluation_loaders(loaders_of(data, stage), stage);
+    loaders = RunLoaders(session.context()).evaluation(loaders_of(data, stage), stage);
     if (loaders.empty())
       throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
     own = joined(loaders, ", ", [&](const auto& loader) { return describe_length(*loader, world); });
@@ -66,7 +67,7 @@ void Evaluation::run() {
   TrainContext& context = session_.context();
   const bool tests = stage_ == EvaluationStage::test;
   const StageData data(session_, data_, tests ? Stage::test : Stage::validate);
-  const auto values = evaluate(context, stage_, data.loaders, data.batches);
+  const auto values = evaluate(context, stage_, data.loaders, data.batches, /*saves_state=*/false);
   run_agreed(context.parts.world, [&] {
     if (!values) throw StepNotDefined(tests ? "test" : "validate", tests ? "test_step" : "validation_step");
   });
@@ -76,7 +77,7 @@ void Evaluation::run() {
 void Prediction::run() {
   const StageData data(session_, data_, Stage::predict);
   predictions_ = predict(session_.context(), data.loaders, data.batches);
-  session_.write_predictions(predictions_);
+  session_.folder().write_predictions(predictions_);
 }
 
 void LrFind::run() { result_ = Tuner(session_, module_, data_).lr_find(sweep_); }

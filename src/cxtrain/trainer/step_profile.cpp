@@ -16,7 +16,7 @@ StepProfile::StepProfile(Session& session, std::int64_t steps) : session_(sessio
   if (session.plan().profiler != Profiler::trace) return;
   auto trace = std::make_unique<StepTrace>(steps);
   trace_ = trace.get();
-  session.context().add_callback(std::move(trace));
+  session.context().hooks.add(std::move(trace));
 }
 
 double StepProfile::Timed::last_message() const {
@@ -67,7 +67,7 @@ void StepProfile::report(GradientExchange* exchange) {
   if (!world.is_root()) return;
   const Profile profile = summary_of(std::move(reports));
   log_info(to_table(profile, !session_.context().parts.device.is_cpu()));
-  session_.write_file("profile.json", to_json(profile));
+  session_.folder().write("profile.json", to_json(profile));
 }
 
 }  // namespace cxtrain

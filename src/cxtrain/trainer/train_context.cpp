@@ -13,10 +13,6 @@
 namespace cxtrain {
 namespace {
 
-/// For callbacks that monitor: the row of the epoch has its values by then.
-constexpr LogRule kAfterReduction{"on_train_epoch_end of a callback that monitors", LogRule::Phase::none,
-                                  LogRule::Allowed::ignored, /*on_step=*/false};
-
 /// Over several nodes a meeting of its own would cost each step the way between them, and on devices the work
 /// that the host could submit meanwhile.
 bool votes_within_step(const TrainContext::Parts& parts) {
@@ -30,6 +26,7 @@ TrainContext::TrainContext(Parts p)
     : parts(std::move(p)),
       run({parts.world, parts.module, parts.plan, parts.log_dir, parts.files, &parts.strategy, metrics, rows,
            state, progress, requests, saved}),
+      hooks(run, parts.module, metrics),
       rows(metrics, parts.world, state, progress, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last,
               {parts.data, parts.module, parts.world.rank()}),
@@ -43,24 +40,7 @@ std::string TrainContext::model_name() const {
   return name.empty() ? c10::demangle(typeid(parts.module).name()) : name;
 }
 
-MetricStore::Values TrainContext::end_train_epoch() {
-  const PhaseScope phase(Phase::hooks);
-  {
-    const LogScope scope(metrics, hooks::on_train_epoch_end.rule);
-    for (Callback* const callback : callbacks) {
-      if (!callback->monitors()) callback->on_train_epoch_end(run);
-    }
-    parts.module.on_train_epoch_end();
-  }
-  MetricStore::Values values = metrics.reduce_epoch(LogRule::Phase::training, parts.world);
-  const LogScope scope(metrics, kAfterReduction);
-  for (Callback* const callback : callbacks) {
-    if (callback->monitors()) callback->on_train_epoch_end(run);
-  }
-  return values;
-}
-
-void TrainContext::leave_if_asked() {
+void TrainContext::leave_if_asked(bool saves_state) {
   const StepVote vote = voting.vote();
   if (saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*is_saved=*/false);
 }
@@ -131,7 +111,6 @@ void TrainContext::load_place(const StateDict& place) {
   training_clock.set_seconds_trained(trained);
   if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
   if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");
-  resumed = true;
 }
 
 std::string TrainContext::where() const {

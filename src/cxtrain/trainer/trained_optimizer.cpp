@@ -115,7 +115,7 @@ void TrainedOptimizer::update() {
   const PhaseScope phase(Phase::optimizer);
   complete();
   log_gradient_norms();
-  context_.call(hooks::on_before_optimizer_step, *this);
+  context_.hooks.call(hooks::on_before_optimizer_step, *this);
   const TrainerOptions& options = context_.parts.options.trainer;
   context_.parts.module.configure_gradient_clipping(*this, options.gradient_clip_val,
                                                     options.gradient_clip_algorithm);

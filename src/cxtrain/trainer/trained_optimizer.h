@@ -28,15 +28,6 @@ class TrainedOptimizer final : public OptimizerRef {
                    const FitLimits& limits);
 
   const std::string& name() const override { return name_; }
-  void minimize(const std::function<at::Tensor()>& loss) override;
-  void zero_grad() override;
-  void step() override;
-  Toggle toggle() override;
-  std::vector<LearningRate> learning_rates() const override;
-  void set_lr(double lr) override { rate_.set(lr); }
-  std::span<const at::Tensor> gradients() override;
-  void clip(double limit, GradientClipAlgorithm algorithm) override;
-
   /// Averages the gradients over the ranks; in manual optimization, removes the loss scale, too. Has no
   /// effect on complete gradients. Collective.
   void complete();
@@ -63,6 +54,15 @@ class TrainedOptimizer final : public OptimizerRef {
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
  private:
+  void minimize(const std::function<at::Tensor()>& loss) override;
+  void zero_grad() override;
+  void step() override;
+  Toggle toggle() override;
+  std::vector<LearningRate> learning_rates() const override;
+  void set_lr(double lr) override { rate_.set(lr); }
+  std::span<const at::Tensor> gradients() override;
+  void clip(double limit, GradientClipAlgorithm algorithm) override;
+
   void zero_gradients();
   void backward(const at::Tensor& loss);
   void update();

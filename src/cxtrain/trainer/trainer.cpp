@@ -10,6 +10,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/built_in.h"
+#include "cxtrain/cluster/end_job.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/presets.h"
@@ -152,7 +153,6 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
     work.reset();
-    session.tell(signal);
     last_summary_ = session.stop(signal);
   } catch (const std::exception& error) {
     fail(session, error);
@@ -195,7 +195,8 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;
-  load_model_of_checkpoint(world_, files(), options, call.module, trained ? state_->log_dir : std::string());
+  load_model_of_checkpoint(world_, files(), options, trainable(call.module),
+                           trained ? state_->log_dir : std::string());
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -205,16 +206,10 @@ void Trainer::initialize_once(Module& module) {
 
 void Trainer::fail(Session& session, const std::exception& error) {
   state_->failed_at = where();
-  const int status = static_cast<int>(code_of(error));
-  session.tell(error);
-  session.fail(status);
+  session.fail(error);
   const bool others_wait = world_.size() > 1 && dynamic_cast<const AgreedError*>(&error) == nullptr;
   if (accelerator_ == nullptr || !others_wait) return;
-  const std::string& step = state_->failed_at;
-  log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
-            (step.empty() ? "" : ", " + step) + ": " + printed(error));
-  world_.process_end().report(status);
-  world_.abort(status);
+  end_job(world_, state_->failed_at, code_of(error), printed(error));
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
@@ -222,7 +217,8 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
   // The options name the checkpoint of the first fit. Another fit begins with the model as it is.
   std::optional<LoadedCheckpoint> from;
-  if (!state_->fitted || !args.ckpt_path.empty()) from = load_checkpoint(world_, files(), options, module);
+  if (!state_->fitted || !args.ckpt_path.empty())
+    from = load_checkpoint(world_, files(), options, trainable(module));
   if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
   const ChosenCheckpoint& chosen = from->chosen;
   return resume(module, data,

@@ -200,7 +200,7 @@ class Trainer {
   void require_planned_devices() const;
   /// The file system of the run's files.
   Filesystem& files() const;
-  /// Tells the callbacks of an error, and closes the session. If only this rank fails, on a device, ends the
+  /// Closes the session after an error. If only this rank fails, on a device, ends the
   /// job: destructors that touch a failed device may hang or end the process, and the other ranks wait.
   void fail(Session& session, const std::exception& error);
 

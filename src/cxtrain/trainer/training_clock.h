@@ -29,10 +29,15 @@ class TrainingClock {
   /// Continues the count of an earlier run.
   void set_seconds_trained(double seconds) { trained_ = seconds; }
 
+  /// Seconds from the start of the program to the end of the first step; 0 before.
+  double first_step_seconds() const { return first_step_seconds_; }
+  void set_first_step_seconds(double seconds) { first_step_seconds_ = seconds; }
+
  private:
   const Clock& clock_;
   double began_;
   double trained_ = 0;
+  double first_step_seconds_ = 0;
   std::optional<double> running_since_;
 };
 

@@ -25,7 +25,7 @@ std::string to_digits(const std::vector<bool>& flags) {
 
 std::vector<std::string> callback_keys(const TrainContext& context) {
   std::vector<std::string> keys;
-  for (const auto& callback : context.callbacks) keys.push_back(callback->state_key());
+  for (const auto& callback : context.hooks.callbacks()) keys.push_back(callback->state_key());
   return distinct_keys(std::move(keys));
 }
 
@@ -40,7 +40,7 @@ void load_callbacks(const StateDict& state, TrainContext& context) {
                 ", which this run does not have; it is left out");
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (state.has_section(keys[i])) context.callbacks[i]->on_load_checkpoint(state.section(keys[i]));
+    if (state.has_section(keys[i])) context.hooks.callbacks()[i]->on_load_checkpoint(state.section(keys[i]));
   }
 }
 
@@ -50,8 +50,7 @@ void load_callbacks(const StateDict& state, TrainContext& context) {
 /// module has: parameters that nobody trains, buffers, which parameters are frozen, and the layers' modes.
 class TrainingState::Model final : public Stateful {
  public:
-  Model(Module& module, Optimization& optimization, const Strategy& strategy)
-      : module_(module), optimization_(optimization), strategy_(strategy) {}
+  Model(Trainable& module, Optimization& optimization) : module_(module), optimization_(optimization) {}
 
   std::string state_key() const override { return "model"; }
   void save(StateDict& state) const override {
@@ -89,7 +88,7 @@ class TrainingState::Model final : public Stateful {
 
  private:
   /// What this rank updates: parts of the model's parameters, or copies in higher precision.
-  std::vector<Piece> trained() const { return pieces_in_model(optimization_.pieces(), module_, strategy_); }
+  std::vector<Piece> trained() const { return optimization_.pieces_in_model(); }
   /// Whole on every rank.
   std::vector<Piece> other() const {
     std::set<std::string> trained;
@@ -103,9 +102,8 @@ class TrainingState::Model final : public Stateful {
     return pieces;
   }
 
-  Module& module_;
+  Trainable& module_;
   Optimization& optimization_;
-  const Strategy& strategy_;
 };
 
 TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& loaders,
@@ -113,7 +111,7 @@ TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& l
     : context_(context),
       data_(data),
       optimization_(optimization),
-      model_(std::make_unique<Model>(context.parts.module, optimization, context.parts.strategy)),
+      model_(std::make_unique<Model>(trainable(context.parts.module), optimization)),
       parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
              &context.parts.generators} {
   if (loaders.train().is_stream()) parts_.push_back(&loaders);
@@ -128,7 +126,7 @@ StateDict TrainingState::save() const {
   const std::vector<std::string> keys = callback_keys(context_);
   StateDict& callbacks = state.make_section(kCallbacks);
   for (std::size_t i = 0; i < keys.size(); ++i)
-    context_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
+    context_.hooks.callbacks()[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
   context_.rows.loggers.on_save_checkpoint(state.make_section(kLoggers));
   context_.parts.module.on_save_checkpoint(state.make_section(kModule));
   data_.on_save_checkpoint(state.make_section(kData));

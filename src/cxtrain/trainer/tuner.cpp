@@ -8,6 +8,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 
@@ -25,7 +26,7 @@ LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
     swept = setups.front().setup;
   });
   LrFinderResult result = find_learning_rate(session_, data_, swept, sweep);
-  session_.write_file("lr_find.csv", result.to_csv());
+  session_.folder().write("lr_find.csv", result.to_csv());
   return result;
 }
 
@@ -46,7 +47,7 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
     setups = optimizer_setups(module_, context_.parts.options, context_.tuned.lr);
   });
   const FitLimits limits =
-      FitData(world, session_, data_, context_.parts.options.trainer, std::nullopt).limits();
+      FitData(world, RunLoaders(context_), data_, context_.parts.options.trainer, std::nullopt).limits();
   const Loaders loaders = data_.train_dataloader();
   // Its state takes memory from the first step on.
   const auto optimization = session_.make_optimization(context_, setups, limits);

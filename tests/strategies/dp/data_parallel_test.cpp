@@ -58,12 +58,13 @@ struct Unobserved final : StepObserver {
 struct Three {
   explicit Three(const std::string& precision = "32-true", const std::string& level = "")
       : policy(precision_policy(precision, level)) {
-    context.replicas = {&second, &third};
-    strategy->place(first, context);
+    context.replicas = {&trainable(second), &trainable(third)};
+    strategy->place(trainable(first), context);
     strategy->connect();
   }
   std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& config) {
-    return std::move(strategy->prepare({{config, trainable_parameters(first)}}, Backward::together).front());
+    return std::move(
+        strategy->prepare({{config, trainable_parameters(trainable(first))}}, Backward::together).front());
   }
   void step(TrainedParameters& trained, Optimizer& optimizer) {
     const MicroStep micro{.batch = batch, .observer = observer};

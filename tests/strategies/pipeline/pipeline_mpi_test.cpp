@@ -36,7 +36,7 @@ class Deep : public ChainModule {
     }
   }
   virtual at::Tensor loss(const Batch& batch) {
-    return torch::nn::functional::mse_loss(run(batch).tensor().tanh(), batch[1]);
+    return torch::nn::functional::mse_loss(run_blocks(batch).tensor().tanh(), batch[1]);
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch);
@@ -45,7 +45,7 @@ class Deep : public ChainModule {
   }
   void validation_step(const Batch& batch, std::int64_t) override { log("val_loss", loss(batch)); }
   void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
-  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run(batch).tensor(); }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run_blocks(batch).tensor(); }
   Optimizers configure_optimizers() override { return setup_; }
 
  private:
@@ -213,7 +213,7 @@ class TiedModel : public ChainModule {
   };
   TORCH_MODULE(Pick);
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+    return torch::nn::functional::mse_loss(run_blocks(batch).tensor(), batch[1]);
   }
   Optimizers configure_optimizers() override { return Adam{.lr = 0.01}; }
 
@@ -336,7 +336,9 @@ class NotValidated : public ChainModule {
   NotValidated() {
     for (int i = 0; i < 4; ++i) add_block("layer" + std::to_string(i), torch::nn::Linear(6, 6));
   }
-  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return run_blocks(batch).tensor().mean();
+  }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.01}; }
 };
 
@@ -352,7 +354,7 @@ class Outside : public NotValidated {
 class Twice : public NotValidated {
  public:
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return (run(batch).tensor() + run(batch).tensor()).mean();
+    return (run_blocks(batch).tensor() + run_blocks(batch).tensor()).mean();
   }
 };
 class Manual : public NotValidated {

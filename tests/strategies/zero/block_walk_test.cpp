@@ -36,8 +36,8 @@ class Walked {
   explicit Walked(const std::set<std::string>& frozen = {}) {
     for (NamedTensor& parameter : model_.all_parameters())
       if (frozen.contains(parameter.name)) parameter.tensor.set_requires_grad(false);
-    gathered_.emplace(model_, *model_.blocks(), communicator_, /*row_bytes=*/1);
-    walk_.emplace(*model_.blocks(), *gathered_);
+    gathered_.emplace(trainable(model_), *trainable(model_).blocks(), communicator_, /*row_bytes=*/1);
+    walk_.emplace(*trainable(model_).blocks(), *gathered_);
     parameters_ = model_.all_parameters();
     std::vector<DividedRow> rows;
     for (PlacedRow& placed : gathered_->rows_of(parameters_)) rows.push_back(std::move(placed.row));
@@ -51,7 +51,7 @@ class Walked {
     communicator_.calls.clear();
     gradients_->zero_gradients();
     walk_->begin_forward(/*trains=*/true);
-    BlockObserver* const passes = model_.blocks()->observer();
+    BlockObserver* const passes = trainable(model_).blocks()->observer();
     for (const std::size_t block : forward) {
       passes->before_forward(block);
       communicator_.note("F" + std::to_string(block));

@@ -18,9 +18,9 @@ struct Widths : ChainModule {
 
   Widths(const std::vector<std::int64_t>& widths, bool tied) {
     torch::nn::Linear first{nullptr};
-    for (const std::int64_t width : widths) {
-      const auto options = torch::nn::LinearOptions(width, 1024).bias(false);
-      const auto block = add_block(std::to_string(blocks()->size()), torch::nn::Linear(options));
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const auto options = torch::nn::LinearOptions(widths[i], 1024).bias(false);
+      const auto block = add_block(std::to_string(i), torch::nn::Linear(options));
       if (first.is_empty()) first = block;
     }
     if (tied) add_block("tied", Tied(first->weight));
@@ -34,7 +34,7 @@ SlotPlan plan_for(Widths& model) {
   const auto parameters = model.all_parameters();
   const auto rows = divided_rows(parameters, /*ranks=*/2, /*row_bytes=*/1);
   REQUIRE(rows.size() == parameters.size());
-  return plan_slots(rows, parameters, *model.blocks());
+  return plan_slots(rows, parameters, *trainable(model).blocks());
 }
 
 TEST_CASE("rows of blocks that are side by side have different slots, and others share") {
@@ -53,7 +53,7 @@ TEST_CASE("a large row does not make the slots of small rows large") {
   for (const std::size_t row : plan.largest) elements += rows[row].elements();
   CHECK(plan.largest.size() == 2);
   CHECK(elements == (512 + 16) * 1024);
-  CHECK(slot_bytes(model, *model.blocks(), 2, 1) == elements * 4);
+  CHECK(slot_bytes(trainable(model), *trainable(model).blocks(), 2, 1) == elements * 4);
 }
 
 TEST_CASE("a row of several blocks is in the way of the neighbours of all") {

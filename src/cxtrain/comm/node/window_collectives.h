@@ -92,8 +92,8 @@ class WindowCollectives final : public NodeMemory {
   /// after `join`.
   void all_gather(Location output, std::size_t bytes);
 
+ private:
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
-  using NodeMemory::all_reduce_slices;
   void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op,
                          std::optional<at::ScalarType> wire) override;
   void begin_scatter(Scatter scatter, ReduceOp op) override;
@@ -102,7 +102,6 @@ class WindowCollectives final : public NodeMemory {
   void begin_update(std::span<NodeArena* const> arenas) override;
   void end_update(std::span<NodeArena* const> arenas) override;
 
- private:
   struct Window {
     SharedWindow memory;
     bool of_pool;  ///< tensors lie in it as it comes, on each rank elsewhere

@@ -1,0 +1,121 @@
+#include "cxtrain/trainer/run_loaders.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/strategy/strategy.h"
+
+namespace cxtrain {
+
+std::unique_ptr<DataLoader> RunLoaders::training(const Loaders& loaders,
+                                                 std::optional<std::int64_t> batch_size) const {
+  if (loaders.specs().empty()) return nullptr;
+  const Plan& plan = context_.parts.plan;
+  const Combine mode = loaders.mode().value_or(Combine::max_size_cycle);
+  if (loaders.specs().size() > 1 && mode != Combine::sequential && plan.replicas > 1)
+    throw ConfigError("trainer.strategy",
+                      plan.strategy + " divides each batch among its replicas, and a batch of " +
+                          std::to_string(loaders.specs().size()) + " loaders cannot be divided",
+                      "--strategy ddp", MessageCode::conflicting_options);
+  const LoaderOptions options = options_of(loaders.specs()[0], Stage::fit, 0);
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    if (!spec.stream) continue;
+    require_one_stream(loaders);
+    return of_stream(spec, options, batch_size);
+  }
+  return combined(loaders, options, batch_size);
+}
+
+std::unique_ptr<DataLoader> RunLoaders::combined(const Loaders& loaders, LoaderOptions options,
+                                                 std::optional<std::int64_t> batch_size) const {
+  std::vector<EpochBatches::Loader> read;
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    const std::string name = spec.name.empty() ? std::to_string(read.size()) : spec.name;
+    read.push_back({spec.dataset, sampler_of(spec, /*training=*/true, batch_size), name});
+    options.num_workers = std::max(options.num_workers, options_of(spec, Stage::fit, 0).num_workers);
+    if (context_.parts.plan.sync_batchnorm) require_samples_everywhere(read.back().sampler);
+  }
+  const Combine mode = loaders.mode().value_or(Combine::max_size_cycle);
+  return std::make_unique<DataLoader>(EpochBatches(std::move(read), mode), options);
+}
+
+std::vector<std::unique_ptr<DataLoader>> RunLoaders::evaluation(const Loaders& loaders, Stage stage) const {
+  if (loaders.mode().value_or(Combine::sequential) != Combine::sequential)
+    throw ConfigError("data",
+                      "the loaders of " + std::string(name_of(stage)) +
+                          " have a mode that reads them side by side, and are read one after the other",
+                      "leave the mode out", MessageCode::conflicting_options);
+  std::vector<std::unique_ptr<DataLoader>> made;
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    const LoaderOptions options = options_of(spec, stage, made.size());
+    made.push_back(spec.stream ? of_stream(spec, options)
+                               : std::make_unique<DataLoader>(spec, sampler_of(spec, false), options));
+  }
+  return made;
+}
+
+std::unique_ptr<DataLoader> RunLoaders::of_stream(const DataLoaderSpec& spec, const LoaderOptions& options,
+                                                  std::optional<std::int64_t> batch_size) const {
+  return std::make_unique<DataLoader>(
+      std::make_unique<StreamReader>(spec.stream, batch_size_of(spec, batch_size), spec.drop_last),
+      StreamContext{.shard = shard(), .seed = context_.state.seed}, options);
+}
+
+void RunLoaders::require_one_stream(const Loaders& loaders) const {
+  if (loaders.specs().size() > 1)
+    throw ConfigError("data", "a training loader with a stream was found beside other training loaders",
+                      "read the other data in the stream, too", MessageCode::conflicting_options);
+  if (context_.parts.plan.sync_batchnorm)
+    throw ConfigError("trainer.sync_batchnorm",
+                      "needs samples on every rank in every step, and the stream of a rank may end first",
+                      "leave it out, or use a Dataset", MessageCode::conflicting_options);
+}
+
+void RunLoaders::require_samples_everywhere(const ShardedSampler& sampler) const {
+  const std::int64_t last = sampler.last_global_size(), shards = sampler.shard().count;
+  if (sampler.num_batches() == 0 || last >= shards) return;
+  throw ConfigError("trainer.sync_batchnorm",
+                    "needs samples on every rank in every step, but the epoch's last batch has " +
+                        std::to_string(last) + " for " + std::to_string(shards) + " ranks",
+                    "--data.uneven drop", MessageCode::conflicting_options);
+}
+
+ShardedSampler RunLoaders::sampler_of(const DataLoaderSpec& spec, bool training,
+                                      std::optional<std::int64_t> batch_size) const {
+  const Options& options = context_.parts.options;
+  SamplerOptions sampling;
+  sampling.batch_size = batch_size_of(spec, batch_size);
+  sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
+  sampling.seed = context_.state.seed;
+  // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
+  sampling.uneven = training ? options.data.uneven : Uneven::exact;
+  sampling.drop_last = spec.drop_last;
+  if (options.trainer.overfit_batches.is_zero()) sampling.sampler = spec.sampler;
+  return {spec.dataset->size(), shard(), sampling};
+}
+
+std::int64_t RunLoaders::batch_size_of(const DataLoaderSpec& spec,
+                                       std::optional<std::int64_t> batch_size) const {
+  if (batch_size) return *batch_size;
+  if (context_.tuned.batch_size) return *context_.tuned.batch_size;
+  return context_.parts.options.data.batch_size.value_or(spec.batch_size);
+}
+
+DataShard RunLoaders::shard() const {
+  return context_.parts.options.trainer.use_distributed_sampler ? context_.parts.strategy.data_shard()
+                                                                : DataShard{};
+}
+
+LoaderOptions RunLoaders::options_of(const DataLoaderSpec& spec, Stage stage,
+                                     std::size_t dataloader_idx) const {
+  const DataOptions& options = context_.parts.options.data;
+  return {.num_workers = spec.num_workers.value_or(options.num_workers),
+          .prefetch_factor = options.prefetch_factor,
+          .stage = stage,
+          .dataloader_idx = static_cast<int>(dataloader_idx),
+          .to_device = !context_.parts.device.is_cpu()};
+}
+
+}  // namespace cxtrain
