@@ -28,7 +28,7 @@ RestartPolicy::Decision RestartPolicy::after(const End& end) {
 
   const std::string place =
       step_ < 0 ? "without a checkpoint" : "since the checkpoint of step " + std::to_string(step_);
-  if (failures_ >= kMostFailuresInOnePlace) {
+  if (failures_ >= kMaxFailuresInOnePlace) {
     return {.status = static_cast<int>(ExitCode::do_not_requeue),
             .why = "the job has failed " + std::to_string(failures_) + " times " + place +
                    " and came no further: it would fail again"};

@@ -11,7 +11,7 @@ namespace cxtrain {
 class RestartPolicy {
  public:
   /// Without a newer checkpoint a job fails so often, and is then given up: it would fail again.
-  static constexpr int kMostFailuresInOnePlace = 3;
+  static constexpr int kMaxFailuresInOnePlace = 3;
 
   struct Limits {
     int max_restarts = 0;  ///< in all

@@ -219,8 +219,9 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
       plan.comm_hook && plan.world_size > 1 ? 1 + plan.comm_hook->traits.remembered_gradients : 1;
   // An outer step keeps its start and its momentum, of the pieces of the rank.
   const int outer = args.model_averaging_period > 0 && plan.num_nodes > 1 && has_outer_step(args) ? 2 : 0;
-  const RankMemory untrained = memory_of_untrained(model);
-  RankMemory whole, divided;
+  RankMemory untrained = memory_of_untrained(model), whole, divided;
+  if (plan.accumulate_grad_batches > 1)
+    untrained.gradients += gradients_in_passing(model.module.all_parameters());
   for (const OptimizerTarget& target : model.targets) {
     const bool divides = !std::holds_alternative<LibTorchOptimizer>(target.optimizer) &&
                          asked.value_or(division_pays(target.optimizer, target.parameters));

@@ -520,6 +520,8 @@ std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& mo
       if (is_own && is_untrained && parameter.tensor.requires_grad())
         own.gradients += static_cast<std::int64_t>(parameter.tensor.nbytes());
     }
+    if (plan.accumulate_grad_batches > 1)
+      own.gradients += gradients_in_passing(stage.own(model.module.all_parameters()));
     if (args.shard_optimizer) own.optimizer /= columns;
     memory.insert(memory.end(), static_cast<std::size_t>(columns), own);
   }

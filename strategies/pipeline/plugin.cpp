@@ -12,8 +12,8 @@ namespace {
 /// The passes of each stage in a step, and the part of the step in which stages wait.
 std::string draw_step(const Plan& plan, std::size_t columns) {
   const PipelineShape shape = shape_of(plan);
-  constexpr std::int64_t kMostPasses = 20'000;  // a step of more is not simulated while a user waits
-  if (shape.micro_batches > kMostPasses / (std::int64_t{shape.stages} * shape.chunks)) return {};
+  constexpr std::int64_t kMaxPasses = 20'000;  // a step of more is not simulated while a user waits
+  if (shape.micro_batches > kMaxPasses / (std::int64_t{shape.stages} * shape.chunks)) return {};
   const std::optional<SimulatedStep> step = simulate(schedule_of(plan), shape);
   if (!step || shape.stages == 1) return {};
   const long bubble = std::lround(100 * step->bubble);

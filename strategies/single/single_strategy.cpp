@@ -14,8 +14,11 @@ class SingleStrategy final : public LocalStrategy {
   std::string describe() const override { return "one process on " + context_->device.str(); }
 };
 
-std::vector<RankMemory> single_memory(const Plan& /*plan*/, const ModelOutline& model) {
-  return {memory_of_whole(model)};
+std::vector<RankMemory> single_memory(const Plan& plan, const ModelOutline& model) {
+  RankMemory memory = memory_of_whole(model);
+  if (plan.accumulate_grad_batches > 1)
+    memory.gradients += gradients_in_passing(model.module.all_parameters());
+  return {memory};
 }
 
 }  // namespace

@@ -296,10 +296,11 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   const RankMemory whole = memory_of_whole(model);
   const RankMemory undivided = memory_of_untrained(model);
   // About three rows of gradients exist at a time.
-  constexpr std::int64_t kRows = 3, kMostRows = 64;
+  constexpr std::int64_t kRows = 3, kMaxRows = 64;
   const std::int64_t rows = args.bucket_bytes == 0
                                 ? whole.gradients
-                                : kRows * std::max(args.bucket_bytes, whole.gradients / kMostRows);
+                                : kRows * std::max(args.bucket_bytes, whole.gradients / kMaxRows);
+  const std::int64_t in_passing = gradients_in_passing(model.module.all_parameters());
   std::vector<RankMemory> memory;
   for (const int of_node : ranks_on_nodes(plan)) {
     const int among = stage == 3 && place != ParameterPlace::all ? of_node : plan.world_size;
@@ -312,9 +313,9 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
                    memory_of_tensors(model.module.all_parameters()).parameters / among +
                    slot_bytes(model.module, *blocks, among, args.bucket_bytes);
     const std::int64_t shard = whole.gradients / among;
-    std::int64_t gradients = whole.gradients;
+    std::int64_t gradients = whole.gradients + (plan.accumulate_grad_batches > 1 ? in_passing : 0);
     if (stage > 1 && among > 1) {
-      gradients = shard + std::min(rows, whole.gradients);
+      gradients = shard + std::min(rows, whole.gradients) + in_passing;
       const bool sums_whole = args.accumulation == Accumulation::whole;
       if (plan.accumulate_grad_batches > 1) gradients += sums_whole ? whole.gradients : shard;
     }

@@ -6,14 +6,15 @@ namespace cxtrain {
 namespace {
 
 TEST_CASE("two ranks that share a device are found by its UUID") {
-  const std::vector<std::string> distinct{"GPU-a", "GPU-b", "GPU-c"};
+  using Uuids = std::vector<std::vector<std::string>>;
+  const Uuids distinct{{"GPU-a"}, {"GPU-b"}, {"GPU-c"}};
   CHECK_FALSE(ranks_sharing_a_device(distinct).has_value());
-  const std::vector<std::string> shared{"GPU-a", "GPU-b", "GPU-c", "GPU-b"};
+  const Uuids shared{{"GPU-a"}, {"GPU-b"}, {"GPU-c"}, {"GPU-b"}};
   CHECK(ranks_sharing_a_device(shared) == std::pair{1, 3});
   // A rank may have several, and name one twice; another rank may name the same in another order.
-  const std::vector<std::string> several{"GPU-a GPU-a", "GPU-b GPU-c ", "GPU-d"};
+  const Uuids several{{"GPU-a", "GPU-a"}, {"GPU-b", "GPU-c"}, {"GPU-d"}};
   CHECK_FALSE(ranks_sharing_a_device(several).has_value());
-  const std::vector<std::string> crossed{"GPU-a GPU-b", "GPU-c GPU-d", "GPU-d GPU-c"};
+  const Uuids crossed{{"GPU-a", "GPU-b"}, {"GPU-c", "GPU-d"}, {"GPU-d", "GPU-c"}};
   CHECK(ranks_sharing_a_device(crossed) == std::pair{1, 2});
 }
 

@@ -95,6 +95,7 @@ ResolvedPlan plan_of(const std::string& strategy, const std::map<std::string, st
 }
 
 constexpr std::int64_t kWhole = 2 * 4'000'000;  // the parameters in float32
+constexpr std::int64_t kPassing = kWhole;       // gradients of the two largest parameters
 
 TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   const std::vector<RankMemory> ddp = plan_of("ddp", {}, 2).plan.memory;
@@ -106,7 +107,7 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   const auto zero = [](const std::string& bucket_bytes) {
     return plan_of("zero", {{"stage", "3"}, {"bucket_bytes", bucket_bytes}}, 4).plan.memory[3];
   };
-  CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + 3'000'000, kWhole / 2});
+  CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + 3'000'000 + kPassing, kWhole / 2});
   // Each block is a row of its own, and is gathered while the block before it runs; the last block has the
   // first block's weight.
   const RankMemory gathered =
@@ -114,13 +115,17 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   CHECK(gathered.parameters >= kWhole / 4 + kWhole);
   CHECK(gathered.parameters < kWhole / 4 + kWhole + 100'000);
   CHECK(gathered.optimizer == kWhole / 2);
-  CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
+  CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole + kPassing, kWhole / 2});
   // With accumulation whole gradients, or the shards of a micro-batch and of the sum.
   Options accumulates = options_for("zero", {{"stage", "2"}, {"bucket_bytes", "1000"}}, 4);
   accumulates.trainer.accumulate_grad_batches = 2;
-  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole + kWhole / 4 + 3 * (kWhole / 64));
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole + kWhole / 4 + 3 * (kWhole / 64) + kPassing);
   accumulates.strategy.args["accumulation"] = "shards";
-  CHECK(plan_of(accumulates).plan.memory[0].gradients == 2 * kWhole / 4 + 3 * (kWhole / 64));
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == 2 * kWhole / 4 + 3 * (kWhole / 64) + kPassing);
+  // A micro-batch's gradients are added to those of the micro-batches before.
+  Options ddp_accumulates = options_for("ddp", {}, 2);
+  ddp_accumulates.trainer.accumulate_grad_batches = 2;
+  CHECK(plan_of(ddp_accumulates).plan.memory[0].gradients == kWhole + kPassing);
 }
 
 TEST_CASE("an outer step keeps two numbers for each parameter, where there are several nodes",
@@ -166,8 +171,8 @@ TEST_CASE("frozen parameters have no gradients under zero", "[plan_memory]") {
         .gradients;
   };
   constexpr std::int64_t kHalf = kWhole / 2;
-  CHECK(gradients("1000000") == kHalf / 4 + 3'000'000);
-  CHECK(gradients("0") == kHalf / 4 + kHalf);
+  CHECK(gradients("1000000") == kHalf / 4 + 3'000'000 + kHalf);
+  CHECK(gradients("0") == kHalf / 4 + 2 * kHalf);
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {
@@ -193,6 +198,9 @@ TEST_CASE("a stage of a pipeline has its own blocks, and those that share their 
   const std::vector<RankMemory> grid =
       plan_of("pipeline", {{"layout", "2,1"}, {"stages", "2"}, {"shard_optimizer", "true"}}, 4).plan.memory;
   CHECK(grid[3] == RankMemory{kWhole, 2 * kWhole, kWhole});
+  Options accumulates = options_for("pipeline", {{"layout", "2,1"}}, 2);
+  accumulates.trainer.accumulate_grad_batches = 2;
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole / 2 + kPassing / 2);
   const ResolvedPlan wrong = plan_of("pipeline", {{"layout", "2,2"}}, 2);
   REQUIRE_FALSE(wrong.plan.ok());
   CHECK_THAT(wrong.plan.errors[0].message, test::contains("2 parts of 3 blocks are needed"));

@@ -19,54 +19,54 @@ namespace {
 
 using Cause = Watchdog::Cause;
 
-TEST_CASE("the watchdog barks at a wait that is too long, and names it") {
-  std::promise<std::string> barked;
+TEST_CASE("the watchdog raises an alarm for a wait that is too long, and names it") {
+  std::promise<std::string> raised;
   bool once = false;
   Watchdog watchdog(0.3, [&](Cause cause, const char* operation, double seconds) {
     if (!std::exchange(once, true))
-      barked.set_value(std::string(operation) + (cause == Cause::deadline && seconds > 0.3 ? " late" : ""));
+      raised.set_value(std::string(operation) + (cause == Cause::deadline && seconds > 0.3 ? " late" : ""));
   });
-  auto result = barked.get_future();
+  auto result = raised.get_future();
   const Watchdog::Wait wait(watchdog, "all_reduce");
   REQUIRE(result.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
   CHECK(result.get() == "all_reduce late");
 }
 
 TEST_CASE("the watchdog is silent about waits that end, and between them") {
-  std::atomic<int> barks = 0;
-  Watchdog watchdog(60, [&](Cause, const char*, double) { ++barks; });
+  std::atomic<int> alarms = 0;
+  Watchdog watchdog(60, [&](Cause, const char*, double) { ++alarms; });
   for (int i = 0; i < 1000; ++i) const Watchdog::Wait wait(watchdog, "barrier");
   watchdog.set_timeout(0);  // any wait is too long now, but there is none
   std::promise<void> never;
   never.get_future().wait_for(std::chrono::milliseconds(400));
-  CHECK(barks == 0);
+  CHECK(alarms == 0);
 }
 
 TEST_CASE("a wait within a wait is part of it") {
-  std::promise<std::string> barked;
+  std::promise<std::string> raised;
   bool once = false;
   Watchdog watchdog(0.3, [&](Cause, const char* operation, double) {
-    if (!std::exchange(once, true)) barked.set_value(operation);
+    if (!std::exchange(once, true)) raised.set_value(operation);
   });
-  auto result = barked.get_future();
+  auto result = raised.get_future();
   const Watchdog::Wait outer(watchdog, "outer");
   { const Watchdog::Wait inner(watchdog, "inner"); }
   REQUIRE(result.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
   CHECK(result.get() == "outer");
 }
 
-TEST_CASE("a wait does not end while the watchdog barks") {
-  std::promise<void> barking;
+TEST_CASE("a wait does not end while the watchdog raises an alarm") {
+  std::promise<void> raised;
   std::atomic<bool> done = false, once = false;
   Watchdog watchdog(0, [&](Cause, const char*, double) {
     if (once.exchange(true)) return;
-    barking.set_value();
+    raised.set_value();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     done = true;
   });
   {
     const Watchdog::Wait wait(watchdog, "barrier");
-    barking.get_future().wait();
+    raised.get_future().wait();
   }
   CHECK(done);
 }
@@ -128,37 +128,37 @@ class Device final : public PendingWork {
   State state_;
 };
 
-/// The first bark, as "<operation>" or "error: <text>"; "" after half a minute without one.
-std::string bark_about(
+/// The first alarm, as "<operation>" or "error: <text>"; "" after half a minute without one.
+std::string alarm_about(
     Device& device, double timeout, const std::function<void()>& meanwhile = [] {}) {
-  std::promise<std::string> barked;
+  std::promise<std::string> raised;
   std::atomic<bool> once = false;
   Watchdog watchdog(timeout, [&](Cause cause, const char* operation, double) {
     if (!once.exchange(true))
-      barked.set_value((cause == Cause::error ? "error: " : "") + std::string(operation));
+      raised.set_value((cause == Cause::error ? "error: " : "") + std::string(operation));
   });
   watchdog.watch(device);
   meanwhile();
-  auto result = barked.get_future();
+  auto result = raised.get_future();
   const bool came = result.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
   watchdog.forget(device);
   return came ? result.get() : "";
 }
 
-TEST_CASE("the watchdog barks at work on a device that does not end, though no thread waits") {
+TEST_CASE("the watchdog raises an alarm for work on a device that does not end, though no thread waits") {
   Device device({.operation = "an all-reduce on the GPU", .number = 7});
-  CHECK(bark_about(device, 0.3) == "an all-reduce on the GPU");
+  CHECK(alarm_about(device, 0.3) == "an all-reduce on the GPU");
 }
 
 TEST_CASE("the watchdog tells at once what has gone wrong in the background") {
   Device device({.operation = "an all-reduce on the GPU", .number = 1});
-  CHECK(bark_about(device, 1e6, [&] { device.become({.error = "the link is down"}); }) ==
+  CHECK(alarm_about(device, 1e6, [&] { device.become({.error = "the link is down"}); }) ==
         "error: the link is down");
 }
 
 TEST_CASE("each operation of watched work has the whole time, and none that is forgotten is looked at") {
-  std::atomic<int> barks = 0;
-  Watchdog watchdog(3, [&](Cause, const char*, double) { ++barks; });
+  std::atomic<int> alarms = 0;
+  Watchdog watchdog(3, [&](Cause, const char*, double) { ++alarms; });
   Device device({.operation = "send", .number = 1});
   watchdog.watch(device);
   const auto looked = [&](int times) {
@@ -169,7 +169,7 @@ TEST_CASE("each operation of watched work has the whole time, and none that is f
     looked(10);  // a second, in which it has not ended
     device.become({.operation = "send", .number = number});
   }
-  CHECK(barks == 0);
+  CHECK(alarms == 0);
   watchdog.forget(device);
   watchdog.forget(device);
   const int before = device.looks;

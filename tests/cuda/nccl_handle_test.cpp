@@ -59,7 +59,7 @@ TEST_CASE("a connection that does not come is found by the watchdog, by name") {
   Pair pair;
   pair.world.set_timeout(0.3, {});
   std::string told;
-  pair.fake.on_init = [&] { told = pair.world.barks.first(Watchdog::Cause::deadline); };
+  pair.fake.on_init = [&] { told = pair.world.alarms.first(Watchdog::Cause::deadline); };
   const NcclHandle comm(pair.world, pair.api);
   CHECK(told == "ncclCommInitRankConfig");
 }
@@ -67,7 +67,7 @@ TEST_CASE("a connection that does not come is found by the watchdog, by name") {
 TEST_CASE("so is an operation that does not return, and an end that does not come") {
   Pair pair;
   std::string told;
-  const auto slow = [&] { return told = pair.world.barks.first(Watchdog::Cause::deadline), ncclSuccess; };
+  const auto slow = [&] { return told = pair.world.alarms.first(Watchdog::Cause::deadline), ncclSuccess; };
   SECTION("an operation") {
     NcclHandle comm(pair.world, pair.api);
     pair.world.set_timeout(0.3, {});

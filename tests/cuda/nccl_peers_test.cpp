@@ -66,7 +66,7 @@ TEST_CASE("an error that NCCL finds between the devices of a process reaches the
   Trio trio;
   const NcclPeers peers(trio.world, trio.devices, trio.api);
   trio.fake.async = ncclUnhandledCudaError;
-  CHECK_THAT(trio.world.barks.first(Watchdog::Cause::error), contains("the fake's CUDA error"));
+  CHECK_THAT(trio.world.alarms.first(Watchdog::Cause::error), contains("the fake's CUDA error"));
 }
 
 }  // namespace

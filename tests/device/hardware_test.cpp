@@ -75,10 +75,10 @@ Hardware random_hardware(unsigned seed) {
     return random.chance(4) ? most : static_cast<std::int64_t>(random.pick(1000));
   };
   const auto perhaps = [&](auto value) { return random.chance(2) ? std::nullopt : std::optional(value); };
-  constexpr int kMost = std::numeric_limits<int>::max();
+  constexpr int kMax = std::numeric_limits<int>::max();
   Hardware hardware;
   for (std::size_t nodes = 1 + random.pick(4); nodes > 0; --nodes) {
-    Node node{"n" + random.text(), 1 + static_cast<int>(number(kMost - 1)), {}};
+    Node node{"n" + random.text(), 1 + static_cast<int>(number(kMax - 1)), {}};
     for (std::size_t gpus = random.pick(4); gpus > 0; --gpus) {
       node.gpus.push_back({.index = static_cast<int>(10 * gpus + random.pick(10)),
                            .uuid = random.text(),
@@ -86,8 +86,8 @@ Hardware random_hardware(unsigned seed) {
                            .memory_total_mib = number(std::numeric_limits<std::int64_t>::max()),
                            .compute_mode = random.text(),
                            .memory_used_mib = perhaps(number(std::numeric_limits<std::int64_t>::max())),
-                           .utilization = perhaps(static_cast<int>(number(kMost))),
-                           .processes = perhaps(static_cast<int>(number(kMost)))});
+                           .utilization = perhaps(static_cast<int>(number(kMax))),
+                           .processes = perhaps(static_cast<int>(number(kMax)))});
     }
     hardware.nodes.push_back(node);
   }

@@ -39,7 +39,7 @@ TEST_CASE_METHOD(Fixture, "a collective that never ends on the devices is found 
     world.set_timeout(0.5, {});
     accelerator.nccl.hang_next();
     peers->broadcast(tensors);
-    CHECK(world.barks.first(Watchdog::Cause::deadline) == "ncclBroadcast");
+    CHECK(world.alarms.first(Watchdog::Cause::deadline) == "ncclBroadcast");
     throw TrainingError("the way out");  // on which the communicators are given up
   } catch (const TrainingError&) {
   }
@@ -68,7 +68,7 @@ TEST_CASE_METHOD(Fixture, "collectives that end keep the watchdog silent, howeve
   world.set_timeout(0.2, {});
   std::promise<void> never;
   never.get_future().wait_for(std::chrono::milliseconds(600));
-  CHECK(world.barks.count() == 0);
+  CHECK(world.alarms.count() == 0);
 }
 
 TEST_CASE_METHOD(Fixture,
@@ -77,7 +77,7 @@ TEST_CASE_METHOD(Fixture,
   test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const auto communicator = accelerator.connect(world, fake_device(0));
   accelerator.nccl.report_async(ncclRemoteError);
-  CHECK_THAT(world.barks.first(Watchdog::Cause::error), contains("rank 0 of 1 on node7"));
+  CHECK_THAT(world.alarms.first(Watchdog::Cause::error), contains("rank 0 of 1 on node7"));
   accelerator.nccl.report_async(ncclSuccess);
 }
 

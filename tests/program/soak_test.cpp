@@ -14,7 +14,7 @@ namespace cxtrain::test {
 namespace {
 
 constexpr int kSteps = 5000, kEvery = 50;
-constexpr long kMostGrowth = 4096;  // KiB, of memory between the thirds of a run that has warmed up
+constexpr long kMaxGrowth = 4096;  // KiB, of memory between the thirds of a run that has warmed up
 
 struct Sample {
   long kib = 0;
@@ -79,7 +79,7 @@ TEST_CASE("a hundred checkpoints cost neither memory nor files nor threads that 
   CHECK(run_json(dir)["global_step"] == kSteps);
   REQUIRE(early.size() >= 5);
   REQUIRE(late.size() >= 5);
-  CHECK(median(late, &Sample::kib) <= median(early, &Sample::kib) + kMostGrowth);
+  CHECK(median(late, &Sample::kib) <= median(early, &Sample::kib) + kMaxGrowth);
   CHECK(median(late, &Sample::files) <= median(early, &Sample::files) + 1);
   CHECK(median(late, &Sample::threads) <= median(early, &Sample::threads) + 1);
   WARN("memory from " << median(early, &Sample::kib) << " to " << median(late, &Sample::kib)

@@ -23,8 +23,8 @@ TEST_CASE("a long curve becomes pieces that keep its lowest and highest value") 
   Curve curve;
   constexpr int kPoints = 1'000'000;
   for (int step = 0; step < kPoints; ++step) curve.add(step, step == 65'535 ? -5 : step == 131'071 ? 9 : 1);
-  CHECK(curve.pieces().size() <= Curve::kMostPieces);
-  CHECK(curve.pieces().size() > Curve::kMostPieces / 4);
+  CHECK(curve.pieces().size() <= Curve::kMaxPieces);
+  CHECK(curve.pieces().size() > Curve::kMaxPieces / 4);
   CHECK(curve.points() == kPoints);
   CHECK(curve.lowest().x == 65'535);
   CHECK(curve.highest().x == 131'071);
@@ -60,7 +60,7 @@ TEST_CASE("points of a curve come in any order and at any distance") {
   CHECK(curve.pieces()[1].mean == 4);
   CHECK(curve.last().y == 1);
   for (int i = 0; i < 5000; ++i) curve.add(static_cast<double>(i * 7919 % 5000), i);
-  CHECK(curve.pieces().size() <= Curve::kMostPieces);
+  CHECK(curve.pieces().size() <= Curve::kMaxPieces);
   for (std::size_t i = 1; i < curve.pieces().size(); ++i)
     CHECK(curve.pieces()[i - 1].x < curve.pieces()[i].x);
 }

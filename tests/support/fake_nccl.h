@@ -18,32 +18,32 @@
 namespace cxtrain::test {
 
 /// What a watchdog has said, for a test to wait for.
-class Barks {
+class Alarms {
  public:
   void add(Watchdog::Cause cause, const std::string& operation) {
     {
       const std::lock_guard lock(mutex_);
-      barks_.emplace_back(cause, operation);
+      alarms_.emplace_back(cause, operation);
     }
     changed_.notify_all();
   }
   /// The first of this cause; waits for it, at most half a minute.
   std::string first(Watchdog::Cause cause) {
     std::unique_lock lock(mutex_);
-    const auto is_one = [&](const auto& bark) { return bark.first == cause; };
-    const auto found = [&] { return std::any_of(barks_.begin(), barks_.end(), is_one); };
+    const auto is_one = [&](const auto& alarm) { return alarm.first == cause; };
+    const auto found = [&] { return std::any_of(alarms_.begin(), alarms_.end(), is_one); };
     if (!changed_.wait_for(lock, std::chrono::seconds(30), found)) return "the watchdog is silent";
-    return std::find_if(barks_.begin(), barks_.end(), is_one)->second;
+    return std::find_if(alarms_.begin(), alarms_.end(), is_one)->second;
   }
   std::size_t count() {
     const std::lock_guard lock(mutex_);
-    return barks_.size();
+    return alarms_.size();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::pair<Watchdog::Cause, std::string>> barks_;
+  std::vector<std::pair<Watchdog::Cause, std::string>> alarms_;
 };
 
 /// One rank's view of a world in which the other ranks say what `gathers` holds, or the same as this one, and
@@ -82,7 +82,7 @@ class ScriptedWorld final : public World {
   void set_timeout(double seconds, std::function<std::string()>) override { watchdog_.set_timeout(seconds); }
   void abort(int) noexcept override {}
   Watchdog& watchdog() override { return watchdog_; }
-  Barks barks;
+  Alarms alarms;
 
  private:
   std::uint64_t begun_ = 0;
@@ -95,7 +95,7 @@ class ScriptedWorld final : public World {
     return facts;
   }
   Watchdog watchdog_{
-      60, [this](Watchdog::Cause cause, const char* operation, double) { barks.add(cause, operation); }};
+      60, [this](Watchdog::Cause cause, const char* operation, double) { alarms.add(cause, operation); }};
 };
 
 /// NCCL as the test wants it to behave, and a record of what it was asked.

@@ -14,12 +14,12 @@ using namespace test::resume;
 
 /// Where a training is saved: in turn in the middle of an epoch, of a step, of a validation, and at an
 /// epoch's end.
-Saver::Wishes place(std::size_t number) {
-  const std::array<Saver::Wishes, 5> places{{{.after_batches = 17},
-                                             {.after_batches = 31},
-                                             {.after_batches = 27, .after_validation = true},
-                                             {.after_batches = 25, .after_epoch = true},
-                                             {.after_batches = 41}}};
+Saver::Schedule place(std::size_t number) {
+  const std::array<Saver::Schedule, 5> places{{{.after_batches = 17},
+                                               {.after_batches = 31},
+                                               {.after_batches = 27, .after_validation = true},
+                                               {.after_batches = 25, .after_epoch = true},
+                                               {.after_batches = 41}}};
   return places[number % places.size()];
 }
 
@@ -109,13 +109,13 @@ Case everything() {
 TEST_CASE("asking for a checkpoint, and stopping there, changes nothing in what comes", "[resume]") {
   const Case what = everything();
   const Result undisturbed = train(what, {});
-  Saver::Wishes wishes = place(1);
-  const Result asked = train(what, wishes);
+  Saver::Schedule schedule = place(1);
+  const Result asked = train(what, schedule);
   CHECK(asked.rows == undisturbed.rows);
   check_same_end(undisturbed, asked);
 
-  wishes.stop = true;
-  const Result first = train(what, wishes);
+  schedule.stop = true;
+  const Result first = train(what, schedule);
   REQUIRE(first.saved.has_value());
   CHECK(first.summary.global_step < undisturbed.summary.global_step);
   CHECK(first_difference(first.saved->section("optimization"), asked.saved->section("optimization")) == "");

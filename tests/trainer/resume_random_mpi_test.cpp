@@ -38,7 +38,7 @@ std::uint64_t number_in_environment(const char* name, std::uint64_t otherwise) {
 
 struct RandomCase {
   Case training;
-  Saver::Wishes wishes = {};
+  Saver::Schedule schedule = {};
   std::string described = {};
 };
 
@@ -78,20 +78,20 @@ RandomCase random_case(Draw& draw) {
                                  .val_every = draw.from(2, 12)}};
   set_schedule(random.training.setup, static_cast<std::size_t>(draw.from(0, 2)));
   const std::int64_t batches = kEpochs * (kSamples / kBatch + (more > 0 && uneven != Uneven::drop ? 1 : 0));
-  random.wishes.after_batches = draw.from(1, batches - 1);
-  random.wishes.after_validation = draw.one_in(4);
-  random.wishes.after_epoch = !random.wishes.after_validation && draw.one_in(6);
-  random.wishes.requeue = draw.one_in(4);
-  random.wishes.stop = !random.wishes.requeue && draw.one_in(3);
+  random.schedule.after_batches = draw.from(1, batches - 1);
+  random.schedule.after_validation = draw.one_in(4);
+  random.schedule.after_epoch = !random.schedule.after_validation && draw.one_in(6);
+  random.schedule.requeue = draw.one_in(4);
+  random.schedule.stop = !random.schedule.requeue && draw.one_in(3);
   if (is_refused(strategy, optimizer, random.training)) return random_case(draw);
   std::ostringstream text;
   text << strategy.described << ", " << optimizer.name << ", " << random.training.precision << " x"
        << random.training.accumulate << ", " << more << " samples more, uneven " << static_cast<int>(uneven)
        << ", averaging " << random.training.weight_averaging << ", validation every "
-       << random.training.val_every << ", saved after batch " << random.wishes.after_batches << " of "
-       << batches << (random.wishes.after_validation ? ", after a validation" : "")
-       << (random.wishes.after_epoch ? ", after an epoch" : "") << (random.wishes.requeue ? ", requeued" : "")
-       << (random.wishes.stop ? ", stopped" : "");
+       << random.training.val_every << ", saved after batch " << random.schedule.after_batches << " of "
+       << batches << (random.schedule.after_validation ? ", after a validation" : "")
+       << (random.schedule.after_epoch ? ", after an epoch" : "")
+       << (random.schedule.requeue ? ", requeued" : "") << (random.schedule.stop ? ", stopped" : "");
   random.described = text.str();
   return random;
 }
@@ -105,8 +105,8 @@ TEST_CASE("random trainings, saved anywhere, are resumed to the same bits", "[re
   for (std::uint64_t number = 0; number < all; ++number) {
     const RandomCase random = random_case(draw);
     CAPTURE(seed, number, random.described);
-    const bool ends_there = random.wishes.stop || random.wishes.requeue;
-    const Result first = train(random.training, random.wishes);
+    const bool ends_there = random.schedule.stop || random.schedule.requeue;
+    const Result first = train(random.training, random.schedule);
     if (!first.saved) {  // no validation, or no epoch, has ended after that batch
       ++not_saved;
       continue;

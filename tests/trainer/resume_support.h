@@ -157,7 +157,7 @@ class GrowingData : public DataModule {
 /// keeps it. Counts on when a training is resumed.
 class Saver : public Callback {
  public:
-  struct Wishes {
+  struct Schedule {
     std::int64_t after_batches = 0;  ///< of the training; 0: never
     bool after_validation = false;   ///< with the next one's end
     bool after_epoch = false;        ///< with the epoch's end
@@ -166,29 +166,29 @@ class Saver : public Callback {
     bool term = false;               ///< SIGTERM comes when the next validation begins
   };
   /// `path`: the same on all ranks.
-  Saver(Wishes wishes, std::optional<StateDict>& saved, std::string path)
-      : wishes_(wishes), saved_(saved), path_(std::move(path)) {}
+  Saver(Schedule schedule, std::optional<StateDict>& saved, std::string path)
+      : schedule_(schedule), saved_(saved), path_(std::move(path)) {}
 
   void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
-    if (++batches_ != wishes_.after_batches) return;
+    if (++batches_ != schedule_.after_batches) return;
     waits_ = true;
-    if (!wishes_.after_validation && !wishes_.after_epoch && !wishes_.term) ask(run);
+    if (!schedule_.after_validation && !schedule_.after_epoch && !schedule_.term) ask(run);
   }
   void on_validation_start(Run& run) override {
-    if (!waits_ || !wishes_.term) return;
+    if (!waits_ || !schedule_.term) return;
     waits_ = false;
     at::rand({1});  // as if the validation had come some way
     if (run.rank() == run.world().size() - 1) raise(SIGTERM);
   }
   void on_validation_end(Run& run) override {
-    if (waits_ && wishes_.after_validation) ask(run);
+    if (waits_ && schedule_.after_validation) ask(run);
   }
   void on_train_epoch_end(Run& run) override {
-    if (waits_ && wishes_.after_epoch) ask(run);
+    if (waits_ && schedule_.after_epoch) ask(run);
   }
   void on_checkpoint(Run& run, const StateDict& state) override {
     saved_ = state.clone();
-    CHECK(run.progress().ends_with_checkpoint == (wishes_.requeue || wishes_.term));
+    CHECK(run.progress().ends_with_checkpoint == (schedule_.requeue || schedule_.term));
   }
   std::optional<CheckpointPlan> plan_checkpoint(Run&, const CheckpointOccasion&) override {
     return CheckpointPlan{.path = path_};
@@ -200,11 +200,11 @@ class Saver : public Callback {
   void ask(Run& run) {
     waits_ = false;
     const bool asks = run.rank() == run.world().size() - 1;  // one rank's wish is enough
-    if (asks && wishes_.requeue) run.request_requeue("the nodes are wanted");
-    if (asks && !wishes_.requeue) run.request_checkpoint();
-    if (wishes_.stop) run.request_stop("saved");
+    if (asks && schedule_.requeue) run.request_requeue("the nodes are wanted");
+    if (asks && !schedule_.requeue) run.request_checkpoint();
+    if (schedule_.stop) run.request_stop("saved");
   }
-  Wishes wishes_;
+  Schedule schedule_;
   std::optional<StateDict>& saved_;
   std::string path_;
   std::int64_t batches_ = 0;
@@ -269,7 +269,7 @@ inline StateDict read_back(const std::string& path) {
   return state;
 }
 
-inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
+inline Result train(const Case& what, Saver::Schedule schedule, Start start = {}) {
   const TempDir dir;
   const std::string checkpoint = test_world().broadcast(dir.path(), 0) + "/saved.ckpt";
   Options options = quiet(dir.path());
@@ -301,7 +301,7 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
                                            start.forgets);
   };
   trainer.set_replica_factory(make_model);
-  trainer.add_callback(std::make_unique<Saver>(wishes, result.saved, checkpoint));
+  trainer.add_callback(std::make_unique<Saver>(schedule, result.saved, checkpoint));
   trainer.add_logger(std::make_unique<Rows>(result.rows));
   const std::unique_ptr<StatefulModel> model = make_model();
   const std::unique_ptr<DataModule> data =

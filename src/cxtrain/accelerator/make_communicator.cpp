@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/host_communicator.h"
 #include "cxtrain/comm/per_device_communicator.h"
@@ -28,22 +28,22 @@ std::unique_ptr<Communicator> make_host_communicator(World& world, NetworkWay ne
 /// The accelerator's own word rather than the plan's: the plan read the driver's list. Ranks tell those of
 /// their node, and everybody where nodes are one machine. Collective.
 bool devices_are_shared(World& world, std::span<const c10::Device> devices, Accelerator& accelerator) {
-  std::string own;
+  std::vector<std::string> own;
   run_agreed(world, [&] {
-    for (const c10::Device device : devices) own += accelerator.uuid(device) + " ";
+    for (const c10::Device device : devices) own.push_back(accelerator.uuid(device));
   });
-  const std::vector<std::string> uuids =
-      gather_machines(world).shared ? world.all_gather(own) : world.gather_node(own);
+  const bool shared = gather_machines(world).shared;
+  const std::vector<std::vector<std::string>> uuids =
+      shared ? gather_values(world, own) : gather_values_on_node(world, own);
   return world.any_rank(ranks_sharing_a_device(uuids).has_value());
 }
 
 }  // namespace
 
-std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::string> uuids) {
+std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::vector<std::string>> uuids) {
   std::map<std::string, int> owner;
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
-    std::istringstream own(uuids[rank]);
-    for (std::string uuid; own >> uuid;) {
+    for (const std::string& uuid : uuids[rank]) {
       const int first = owner.emplace(uuid, static_cast<int>(rank)).first->second;
       if (first != static_cast<int>(rank)) return std::pair{first, static_cast<int>(rank)};
     }

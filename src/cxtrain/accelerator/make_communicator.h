@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/cluster/world.h"
@@ -30,7 +31,7 @@ std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c1
                                                 NetworkWay network = NetworkWay::automatic);
 
 /// Returns the first two ranks that share a device; absent if no ranks do. `uuids[r]`: the UUIDs of rank r's
-/// devices, separated by blanks.
-std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::string> uuids);
+/// devices.
+std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::vector<std::string>> uuids);
 
 }  // namespace cxtrain

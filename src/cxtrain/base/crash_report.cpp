@@ -26,9 +26,9 @@ namespace cxtrain {
 namespace {
 
 constexpr std::array<int, 5> kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-constexpr int kMostFrames = 100;
+constexpr int kMaxFrames = 100;
 /// Where the loader's lock, which finding names takes, is held by a thread that waits for this one.
-constexpr unsigned kMostSeconds = 10;
+constexpr unsigned kMaxSeconds = 10;
 
 std::string_view name_of_crash(int signal) {
   switch (signal) {
@@ -164,8 +164,8 @@ void write_report(int signal, const siginfo_t& info, void* context) {
   line.write_to(STDERR_FILENO);
   text << "\n";
   if (file >= 0) text.write_to(file);
-  std::array<void*, kMostFrames> frames{};
-  const int count = backtrace(frames.data(), kMostFrames);
+  std::array<void*, kMaxFrames> frames{};
+  const int count = backtrace(frames.data(), kMaxFrames);
   backtrace_symbols_fd(frames.data(), count, file >= 0 ? file : STDERR_FILENO);
   put_place(context, place);
 }
@@ -174,11 +174,11 @@ void report_crash(int signal, siginfo_t* info, void* context) {
   if (getpid() == crash_reporter.process) {
     if (crash_reporter.at_work.exchange(true)) {
       // The thread that crashed first ends the process.
-      const timespec a_while{kMostSeconds, 0};
+      const timespec a_while{kMaxSeconds, 0};
       nanosleep(&a_while, nullptr);
     } else {
       std::signal(SIGALRM, SIG_DFL);
-      alarm(kMostSeconds);
+      alarm(kMaxSeconds);
       write_report(signal, *info, context);
       alarm(0);
     }

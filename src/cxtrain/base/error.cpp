@@ -38,8 +38,8 @@ std::string without_frames(std::string text) {
   return text;
 }
 
-constexpr std::size_t kMostBytes = 3800;  // of all problems together
-constexpr std::size_t kMostOfOne = 1000;  // of one text of a problem
+constexpr std::size_t kMaxBytes = 3800;  // of all problems together
+constexpr std::size_t kMaxOfOne = 1000;  // of one text of a problem
 
 }  // namespace
 
@@ -135,10 +135,10 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems) {
   std::vector<Problem> told;
   std::size_t bytes = 0;
   for (const Problem& problem : problems) {
-    Problem next{shortened(problem.option, kMostOfOne / 4), shortened(problem.message, kMostOfOne),
-                 shortened(problem.hint, kMostOfOne), problem.code};
+    Problem next{shortened(problem.option, kMaxOfOne / 4), shortened(problem.message, kMaxOfOne),
+                 shortened(problem.hint, kMaxOfOne), problem.code};
     bytes += to_line(next).size() + 1;
-    if (told.size() == kMostProblems || (bytes > kMostBytes && !told.empty())) {
+    if (told.size() == kMaxProblems || (bytes > kMaxBytes && !told.empty())) {
       told.push_back(
           {"", "and " + std::to_string(problems.size() - told.size()) + " more", "", MessageCode::none});
       break;

@@ -115,7 +115,7 @@ ExitCode code_of(const std::exception& error);
 // value may be as long as a command line.
 
 /// Largest number of problems in a report.
-inline constexpr std::size_t kMostProblems = 20;
+inline constexpr std::size_t kMaxProblems = 20;
 
 /// Returns the text, or its beginning and its end if it has more than `most` bytes.
 std::string shortened(const std::string& text, std::size_t most = 4000);

@@ -19,16 +19,16 @@
 namespace cxtrain {
 namespace {
 
-constexpr int kMostFramesOfThread = 100;
+constexpr int kMaxFramesOfThread = 100;
 constexpr int kHandlersFrames = 2;  ///< the handler's own, and the one that the kernel puts there
 
 /// What the interrupted thread writes; -1: it has not been there.
-std::array<void*, kMostFramesOfThread> thread_frames;
+std::array<void*, kMaxFramesOfThread> thread_frames;
 std::atomic<int> thread_frames_taken{-1};
 
 void take_frames(int) {
   const int error = errno;
-  thread_frames_taken = backtrace(thread_frames.data(), kMostFramesOfThread);
+  thread_frames_taken = backtrace(thread_frames.data(), kMaxFramesOfThread);
   errno = error;
 }
 

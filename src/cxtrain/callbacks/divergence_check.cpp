@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/tensor/host_bytes.h"
@@ -18,21 +18,25 @@
 namespace cxtrain {
 namespace {
 
-/// What a rank says of itself: its host, and then the checksum of each parameter.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
+/// What a rank has.
+struct RankChecksums {
+  std::string host;
+  std::vector<std::string> checksums;  ///< of each parameter
 
-/// The ranks whose `line` is another than that of more than half of them; all where there is no such half.
-std::vector<std::size_t> ranks_apart(const std::vector<std::vector<std::string>>& ranks, std::size_t line) {
+  void fields(auto&& field) {
+    field("host", host);
+    field("checksums", checksums);
+  }
+};
+
+/// The ranks whose checksum of a parameter is another than that of more than half of the ranks; all ranks if
+/// there is no such half.
+std::vector<std::size_t> ranks_apart(const std::vector<RankChecksums>& ranks, std::size_t parameter) {
   std::vector<std::size_t> apart, all;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     all.push_back(rank);
     const auto alike = std::count_if(ranks.begin(), ranks.end(), [&](const auto& other) {
-      return other.at(line) == ranks[rank].at(line);
+      return other.checksums.at(parameter) == ranks[rank].checksums.at(parameter);
     });
     if (2 * static_cast<std::size_t>(alike) <= ranks.size()) apart.push_back(rank);
   }
@@ -41,41 +45,35 @@ std::vector<std::size_t> ranks_apart(const std::vector<std::vector<std::string>>
 }
 
 /// "rank 1 on n2", "rank 0 on n1 and rank 1 on n2".
-std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
-                           const std::vector<std::size_t>& which) {
+std::string names_of_ranks(const std::vector<RankChecksums>& ranks, const std::vector<std::size_t>& which) {
   constexpr std::size_t kMaxNames = 8;
   std::string text;
   for (std::size_t i = 0; i < which.size(); ++i) {
     if (i == kMaxNames) return text + " and " + std::to_string(which.size() - kMaxNames) + " more";
     text += i == 0 ? "" : i + 1 == which.size() ? " and " : ", ";
-    text += "rank " + std::to_string(which[i]) + " on " + ranks[which[i]].front();
+    text += "rank " + std::to_string(which[i]) + " on " + ranks[which[i]].host;
   }
   return text;
 }
 
-/// Of texts that are not all the same. Throws the error, the same on all ranks.
-[[noreturn]] void tell_divergence(const std::vector<std::string>& texts,
-                                  const std::vector<std::pair<std::string, std::string>>& own,
-                                  std::int64_t step) {
-  std::vector<std::vector<std::string>> ranks;
-  ranks.reserve(texts.size());
-  for (const std::string& text : texts) {
-    ranks.push_back(lines_of(text));
-    ranks.back().resize(own.size() + 1);
-  }
+/// Throws the error, alike on all ranks. `ranks`: not all of them have the same. `names`: of the parameters.
+[[noreturn]] void end_for_divergence(std::vector<RankChecksums> ranks, const std::vector<std::string>& names,
+                                     std::int64_t step) {
+  for (RankChecksums& rank : ranks) rank.checksums.resize(names.size());
   std::string first;
   std::vector<std::size_t> apart;
   std::size_t others = 0;
-  for (std::size_t line = 1; line <= own.size(); ++line) {
-    const bool same = std::all_of(ranks.begin(), ranks.end(),
-                                  [&](const auto& rank) { return rank[line] == ranks[0][line]; });
+  for (std::size_t parameter = 0; parameter < names.size(); ++parameter) {
+    const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const RankChecksums& rank) {
+      return rank.checksums[parameter] == ranks[0].checksums[parameter];
+    });
     if (same) continue;
     if (!first.empty()) {
       ++others;
       continue;
     }
-    first = own[line - 1].first;
-    apart = ranks_apart(ranks, line);
+    first = names[parameter];
+    apart = ranks_apart(ranks, parameter);
   }
   const bool majority = apart.size() < ranks.size();
   throw AgreedError(
@@ -122,12 +120,14 @@ void DivergenceCheck::on_train_batch_end(Run& run, const StepOutput&, const Batc
     log_warning("divergence_check compares nothing: with this strategy no parameter is on several ranks");
     return;
   }
-  std::string all;
-  for (const auto& [name, checksum] : checksums) all += checksum + "\n";
-  const std::vector<std::string> digests = run.world().all_gather(checksum_of(all));
-  if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) { return other == digests[0]; }))
-    return;
-  tell_divergence(run.world().all_gather(hostname() + "\n" + all), checksums, step);
+  RankChecksums own{hostname(), {}};
+  std::vector<std::string> names;
+  for (const auto& [name, checksum] : checksums) {
+    names.push_back(name);
+    own.checksums.push_back(checksum);
+  }
+  if (same_on_all_ranks(run.world(), to_message(own.checksums))) return;
+  end_for_divergence(gather_values(run.world(), own), names, step);
 }
 
 }  // namespace cxtrain

@@ -52,7 +52,7 @@ bool FileRequests::take(const Run& run, const std::string& name) {
     log_warning("the file " + name + " is not looked at any more: " + message_of(error));
     return false;
   }
-  log_info(name + ": heeded in epoch " + std::to_string(run.current_epoch()) + ", step " +
+  log_info(name + ": carried out in epoch " + std::to_string(run.current_epoch()) + ", step " +
            std::to_string(run.global_step()));
   return true;
 }

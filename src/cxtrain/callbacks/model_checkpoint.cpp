@@ -15,6 +15,7 @@
 #include "cxtrain/callbacks/checkpoint_name.h"
 #include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
@@ -109,7 +110,7 @@ void ModelCheckpoint::on_train_start(Run& run) {
       if (is_there(run, path)) there.push_back(path);
     }
   }
-  there = from_message<std::vector<std::string>>(run.world().broadcast(to_message(there)));
+  there = broadcast_value(run.world(), there);
   const auto gone = [&](const std::string& path) {
     return std::find(there.begin(), there.end(), path) == there.end();
   };
@@ -154,7 +155,7 @@ void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
 /// Rank 0's clock decides for all.
 bool ModelCheckpoint::due_by_clock(Run& run) {
   if (args_.train_time_interval.count() <= 0 && !failed_) return false;
-  const bool rang = run.world().broadcast(clock_rang_ ? "yes" : "no") == "yes";
+  const bool rang = broadcast_value(run.world(), clock_rang_);
   clock_rang_ = false;
   if (rang)
     next_by_clock_ = clock_.now() + std::max(args_.train_time_interval.count(), kRetrySeconds * failed_);

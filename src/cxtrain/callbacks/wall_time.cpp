@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
 namespace {
@@ -25,7 +26,7 @@ WallTime::WallTime(std::optional<double> seconds, const Clock& clock)
 void WallTime::on_train_start(Run& run) {
   last_look_ = clock_.now();
   // One is enough, and rank 0 is the one that says what has ended the run.
-  const bool first_knows = run.world().broadcast(seconds_ ? "knows" : "") == "knows";
+  const bool first_knows = broadcast_value(run.world(), seconds_.has_value());
   asks_ = seconds_ && (run.rank() == 0 || !first_knows);
   if (seconds_ && run.rank() == 0)
     log_info("the job's time ends in " + whole_seconds(*seconds_) + "; the training saves and ends before");

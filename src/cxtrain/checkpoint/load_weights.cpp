@@ -17,7 +17,7 @@ namespace cxtrain {
 namespace {
 
 /// Of each list so many are told.
-constexpr std::size_t kMostNames = 10;
+constexpr std::size_t kMaxNames = 10;
 
 using Targets = std::map<std::string, at::Tensor>;
 
@@ -103,9 +103,9 @@ std::string rule_for_prefix(const Comparison& found) {
 std::string listed(const std::string& title, const std::vector<std::string>& names, const char* separator) {
   if (names.empty()) return "";
   std::string text = "\n  " + title + " (" + std::to_string(names.size()) + "): ";
-  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i)
     text += (i == 0 ? "" : separator) + shortened(names[i], 100);
-  if (names.size() > kMostNames) text += " and " + std::to_string(names.size() - kMostNames) + " more";
+  if (names.size() > kMaxNames) text += " and " + std::to_string(names.size() - kMaxNames) + " more";
   return text;
 }
 
@@ -113,7 +113,7 @@ std::string listed(const std::string& title, const std::vector<std::string>& nam
 std::vector<std::string> with_nearest(const Comparison& found) {
   std::vector<std::string> names;
   for (const std::string& name : found.missing) {
-    const bool told = names.size() < kMostNames;
+    const bool told = names.size() < kMaxNames;
     const std::string near = told ? nearest_name(name, found.unexpected) : "";
     names.push_back(near.empty() ? name : name + " (is it " + near + "?)");
   }

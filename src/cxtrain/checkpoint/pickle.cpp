@@ -18,7 +18,7 @@ class PickleReader {
   PickleReader(std::string_view bytes, Pickle& pickle);
 
  private:
-  static constexpr std::size_t kMostNodes = 10'000'000, kFewNodes = 1000;
+  static constexpr std::size_t kMaxNodes = 10'000'000, kFewNodes = 1000;
 
   /// An opcode, and what carries it out.
   struct Opcode {
@@ -223,7 +223,7 @@ const PickleReader::Opcode PickleReader::kOpcodes[] = {
 // clang-format on
 
 PickleReader::PickleReader(std::string_view bytes, Pickle& pickle)
-    : bytes_(bytes), most_nodes_(std::min(kMostNodes, kFewNodes + bytes.size() / 2)), nodes_(pickle.nodes_) {
+    : bytes_(bytes), most_nodes_(std::min(kMaxNodes, kFewNodes + bytes.size() / 2)), nodes_(pickle.nodes_) {
   for (const Opcode& opcode : kOpcodes) by_code_[opcode.code] = opcode.run;
   while (step()) {
   }

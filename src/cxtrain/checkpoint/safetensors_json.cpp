@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
 /// LibTorch's operators take tensors of up to so many dimensions.
-constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMaxDimensions = 64;
 
 struct DtypeName {
   std::string_view name;
@@ -104,8 +104,8 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
     if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       return refuse(where() + " has a number that is too large");
     entry.shape.push_back(static_cast<std::int64_t>(number));
-    return entry.shape.size() <= kMostDimensions ||
-           refuse(where() + " has more than " + std::to_string(kMostDimensions) + " dimensions");
+    return entry.shape.size() <= kMaxDimensions ||
+           refuse(where() + " has more than " + std::to_string(kMaxDimensions) + " dimensions");
   }
 
   bool end_array() override {

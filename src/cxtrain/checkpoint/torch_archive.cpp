@@ -22,11 +22,11 @@ using Node = Pickle::Node;
 using Kind = Pickle::Kind;
 
 constexpr std::uint64_t kLongestPickle = std::uint64_t{256} << 20;
-constexpr std::size_t kMostDimensionsStored = 64;
+constexpr std::size_t kMaxDimensionsStored = 64;
 /// How deeply modules may lie in each other, and how many attributes are looked at: a pickle may contain
 /// itself.
 constexpr int kDeepestModule = 100;
-constexpr std::size_t kMostVisits = 10'000'000;
+constexpr std::size_t kMaxVisits = 10'000'000;
 
 /// Of a storage's class, or of torch's object for a dtype: "torch.FloatStorage", "torch.float32".
 std::optional<at::ScalarType> dtype_named(std::string_view name) {
@@ -66,7 +66,7 @@ class Archive {
     size_ = file->size();
     // LibTorch's reader unpacks some records as soon as it opens an archive.
     for (const ZipRecord& record : directory_of(*file)) {
-      if (record.is_packed && record.bytes > std::max(size_, kMostPacked)) refuse_as_too_large(record.name);
+      if (record.is_packed && record.bytes > std::max(size_, kMaxPacked)) refuse_as_too_large(record.name);
     }
     read("version", [&] { reader_.emplace(std::make_shared<FileAdapter>(std::move(file))); });
   }
@@ -134,7 +134,7 @@ class Archive {
   }
 
   /// Programs of TorchScript are packed, and may be larger than the weights.
-  static constexpr std::uint64_t kMostPacked = std::uint64_t{16} << 20;
+  static constexpr std::uint64_t kMaxPacked = std::uint64_t{16} << 20;
 
   const std::string path_;
   std::uint64_t size_ = 0;
@@ -178,7 +178,7 @@ class TensorFinder {
   void each(const Node& map, Visit&& visit) {
     if (map.kind != Kind::map) return;
     for (std::size_t i = 0; i + 1 < map.items.size(); i += 2) {
-      if (++visits_ > kMostVisits) archive_->refuse("its modules contain each other");
+      if (++visits_ > kMaxVisits) archive_->refuse("its modules contain each other");
       const Node& name = pickle_[map.items[i]];
       if (name.kind == Kind::text) visit(name.text, pickle_[map.items[i + 1]]);
     }
@@ -280,7 +280,7 @@ class TensorFinder {
     const auto bytes = static_cast<std::int64_t>(archive_->size("data/" + place.key));
     if (place.storage_elements < 0 || place.storage_elements > bytes / element)
       refuse("has a storage that is cut short");
-    if (place.shape.size() != place.strides.size() || place.shape.size() > kMostDimensionsStored)
+    if (place.shape.size() != place.strides.size() || place.shape.size() > kMaxDimensionsStored)
       refuse("has a shape that is none");
     const bool is_empty = std::find(place.shape.begin(), place.shape.end(), 0) != place.shape.end();
     // Of an empty tensor LibTorch multiplies the other sizes for its strides.

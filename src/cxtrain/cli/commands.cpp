@@ -70,8 +70,8 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
     return facts;
   }
   const int ranks = *options.plan_ranks;
-  const int nodes = static_cast<int>(std::min<std::size_t>(hardware.nodes.size(), kMostRanks));
-  const auto possible = [](int number) { return number >= 1 && number <= kMostRanks; };
+  const int nodes = static_cast<int>(std::min<std::size_t>(hardware.nodes.size(), kMaxRanks));
+  const auto possible = [](int number) { return number >= 1 && number <= kMaxRanks; };
   if (!possible(ranks) || !possible(options.plan_ranks_per_node.value_or(1)))
     return facts;  // check_options refuses it
   const int per_node = options.plan_ranks_per_node.value_or((ranks + nodes - 1) / nodes);

@@ -15,6 +15,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cli/components.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/tensor/piece.h"
@@ -132,13 +133,12 @@ DividedModel build_divided_model(const Plan& plan, int rank, const Options& opti
 }
 
 void require_same_blocks(const std::vector<std::string>& blocks, World& world) {
-  const std::string own = to_message(blocks);
-  if (same_on_all_ranks(world, own)) return;
-  const std::vector<std::string> everyone = world.all_gather(own);
+  if (same_on_all_ranks(world, to_message(blocks))) return;
+  std::vector<std::vector<std::string>> everyone = gather_values(world, blocks);
   std::vector<std::string> reference;
   std::size_t of_rank = 0;
   for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
-    std::vector<std::string> here = from_message<std::vector<std::string>>(everyone[rank]);
+    std::vector<std::string>& here = everyone[rank];
     if (reference.empty()) {
       reference = std::move(here);
       of_rank = rank;

@@ -30,7 +30,7 @@ std::string report_help() {
 }
 
 /// A page of more runs shows nothing.
-constexpr std::size_t kMostRuns = 50;
+constexpr std::size_t kMaxRuns = 50;
 
 struct ReportRequest {
   std::vector<std::string> paths;
@@ -67,9 +67,9 @@ ReportRequest read_report_request(std::span<const char* const> words) {
   if (request.paths.empty())
     problems.push_back(
         {"", "report: no run is named", "usage: " + usage_of("report"), MessageCode::missing_value});
-  if (request.paths.size() > kMostRuns) {
+  if (request.paths.size() > kMaxRuns) {
     problems.push_back({"",
-                        "report takes " + std::to_string(kMostRuns) + " runs at most, found " +
+                        "report takes " + std::to_string(kMaxRuns) + " runs at most, found " +
                             std::to_string(request.paths.size()),
                         "write several reports", MessageCode::out_of_range});
   }

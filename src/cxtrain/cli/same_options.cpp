@@ -11,6 +11,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
+#include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
 namespace {
@@ -70,14 +71,11 @@ std::string values_by_rank(const std::vector<OptionValues>& ranks, const std::st
 }  // namespace
 
 void require_same_options(World& world, const Options& options) {
-  const std::string own = to_message(values_of(options));
-  if (same_on_all_ranks(world, own)) return;
-  std::vector<OptionValues> ranks;
+  const OptionValues own = values_of(options);
+  if (same_on_all_ranks(world, to_message(own))) return;
+  const std::vector<OptionValues> ranks = gather_values(world, own);
   std::map<std::string, std::string> all;  // keys of any rank
-  for (const std::string& text : world.all_gather(own)) {
-    ranks.push_back(from_message<OptionValues>(text));
-    all.insert(ranks.back().begin(), ranks.back().end());
-  }
+  for (const OptionValues& rank : ranks) all.insert(rank.begin(), rank.end());
   constexpr int kMaxDifferences = 5;
   int count = 0;
   std::string differences;

@@ -68,10 +68,10 @@ void refuse_own_options(const Options& options, ScalingRequest& request) {
 void choose_batch(Study& study, const Options& options, ScalingRequest& request) {
   if (study.mode == ScalingMode::weak || study.sizes.empty()) return;
   const std::optional<std::int64_t> batch = options.data.batch_size;
-  constexpr std::int64_t kMostSamples = 1'000'000'000;
-  if (!batch || *batch > kMostSamples) {
+  constexpr std::int64_t kMaxSamples = 1'000'000'000;
+  if (!batch || *batch > kMaxSamples) {
     request.refuse("data.batch_size",
-                   "is needed for strong scaling, up to " + std::to_string(kMostSamples) +
+                   "is needed for strong scaling, up to " + std::to_string(kMaxSamples) +
                        ": the batch of a rank of the smallest size",
                    "write, for example, --data.batch_size 64", MessageCode::missing_value);
     return;
@@ -149,7 +149,7 @@ BatchJobs read_fit_options(Study& study, ScalingRequest& request) {
 std::optional<int> threads_asked_for() {
   const char* const given = std::getenv("OMP_NUM_THREADS");
   const std::optional<std::int64_t> number = given == nullptr ? std::nullopt : number_of_digits(given);
-  if (!number || *number < 1 || *number > kMostOfNode) return std::nullopt;
+  if (!number || *number < 1 || *number > kMaxOfNode) return std::nullopt;
   return static_cast<int>(*number);
 }
 
@@ -168,9 +168,9 @@ struct NewStudy {
 
 NewStudy study_of(ScalingRequest& request) {
   Study study{.mode = request.mode, .sizes = sizes_of(request)};
-  if (request.rounds < 1 || request.rounds > kMostRounds) {
+  if (request.rounds < 1 || request.rounds > kMaxRounds) {
     request.refuse("--repeats",
-                   std::to_string(request.rounds) + " is not within 1 and " + std::to_string(kMostRounds), "",
+                   std::to_string(request.rounds) + " is not within 1 and " + std::to_string(kMaxRounds), "",
                    MessageCode::out_of_range);
   } else {
     study.rounds = static_cast<int>(request.rounds);

@@ -105,9 +105,9 @@ std::vector<int> counts_of(const std::vector<std::int64_t>& numbers, const char*
                            ScalingRequest& request) {
   std::vector<int> counts;
   for (const std::int64_t number : numbers) {
-    if (number < 1 || number > kMostRanks) {
-      request.refuse(option, std::to_string(number) + " is not within 1 and " + std::to_string(kMostRanks),
-                     "", MessageCode::out_of_range);
+    if (number < 1 || number > kMaxRanks) {
+      request.refuse(option, std::to_string(number) + " is not within 1 and " + std::to_string(kMaxRanks), "",
+                     MessageCode::out_of_range);
     } else {
       counts.push_back(static_cast<int>(number));
     }

@@ -143,7 +143,7 @@ class SettingsMerger {
     const UnsupportedArgument* unsupported = find_unsupported_argument(setting.key);
     if (unsupported == nullptr) {
       // Looking for what was meant takes time, and no more than these are shown.
-      const bool shown = problems_.size() < kMostProblems;
+      const bool shown = problems_.size() < kMaxProblems;
       problems_.push_back({setting.written, "there is no such option",
                            shown ? hint_for_unknown(setting.key) : "", MessageCode::unknown_option});
     } else if (setting.value && (unsupported->harmless.empty() || *setting.value != unsupported->harmless)) {

@@ -9,8 +9,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kDeepest = 32;        // a configuration has four levels
-constexpr std::size_t kMostNodes = 20'000;  // and some hundred values
+constexpr std::size_t kDeepest = 32;       // a configuration has four levels
+constexpr std::size_t kMaxNodes = 20'000;  // and some hundred values
 
 /// Thrown out of yaml-cpp's parser, to end it.
 struct Refused {
@@ -73,9 +73,9 @@ class Counter final : public YAML::EventHandler {
     if (anchor != 0) sizes_[anchor] = nodes;
     if (open_.empty()) return;
     open_.back().nodes += nodes;
-    if (open_.back().nodes > kMostNodes) {
+    if (open_.back().nodes > kMaxNodes) {
       throw Refused{mark,
-                    "by here there are more than " + std::to_string(kMostNodes) +
+                    "by here there are more than " + std::to_string(kMaxNodes) +
                         " values, aliases followed; a configuration has fewer",
                     "check which file it is"};
     }

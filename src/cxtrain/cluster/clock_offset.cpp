@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/json_fields.h"
+#include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
 
@@ -18,8 +18,7 @@ ClockOffset clock_offset(World& world) {
     times[round] = seconds_since_1970();
     durations[round] = clock.now() - begin;
   }
-  const auto of_root = from_message<std::vector<std::vector<double>>>(
-      world.broadcast(to_message(std::vector{times, durations})));
+  const auto of_root = broadcast_value(world, std::vector{times, durations});
   // All ranks have left a barrier within the time that it took the one that was last to come.
   ClockOffset best{0, -1};
   for (std::size_t round = 0; round < kRounds; ++round) {

@@ -79,16 +79,16 @@ void HangReporter::set_world(const World& world, std::vector<int> processes) {
   }
 }
 
-LivenessProbe::State HangReporter::state(const Watchdog::Subject& subject, bool late) const {
-  const bool waits = subject.operation != nullptr;
+LivenessProbe::State HangReporter::state(const Watchdog::WaitInfo& wait, bool late) const {
+  const bool waits = wait.operation != nullptr;
   return {.rank = rank_,
           .process = getpid(),
           .waiting = waits,
           .late = late,
-          .operation = waits ? subject.operation : "",
-          .number = subject.number,
-          .of_watched_work = subject.of_watched_work,
-          .for_the_node = subject.of_some_ranks};
+          .operation = waits ? wait.operation : "",
+          .number = wait.number,
+          .of_watched_work = wait.of_watched_work,
+          .for_the_node = wait.of_some_ranks};
 }
 
 void HangReporter::set_where(std::function<std::string()> where) {
@@ -102,10 +102,10 @@ std::string HangReporter::where() const {
   return text.empty() ? text : ", " + text;
 }
 
-void HangReporter::answer(const Watchdog::Subject& subject) {
+void HangReporter::answer(const Watchdog::WaitInfo& wait) {
   const int questions = probe_.questions();
-  answer(state(subject, /*late=*/false));
-  if (subject.operation != nullptr || probe_.questions() == questions) return;
+  answer(state(wait, /*late=*/false));
+  if (wait.operation != nullptr || probe_.questions() == questions) return;
   const auto now = std::chrono::steady_clock::now();
   if (now < next_stack_) return;
   next_stack_ = now + kStackEvery;
@@ -246,9 +246,9 @@ void HangReporter::end_broken(const char* error, const std::string& record) {
   _exit(status);
 }
 
-void HangReporter::end_job(const Watchdog::Subject& subject, double seconds, const std::string& record) {
+void HangReporter::end_job(const Watchdog::WaitInfo& wait, double seconds, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
-  const LivenessProbe::State own = state(subject, /*late=*/true);
+  const LivenessProbe::State own = state(wait, /*late=*/true);
   std::vector<LivenessProbe::Answer> answers;
   if (!probe_.reporter()) answers = probe_.ask(own, kPatience);
   const auto before_me = [&](const LivenessProbe::Answer& answer) {

@@ -34,20 +34,20 @@ class HangReporter {
 
   /// To poll for questions of other ranks and nodes.
   int descriptor() const noexcept { return questions_.get(); }
-  /// Answers other ranks. `subject`: what this one waits for. Where it does not wait, and was asked, the log
+  /// Answers other ranks. `wait`: what this one waits for. Where it does not wait, and was asked, the log
   /// file gets the stack of its main thread, at most every ten seconds.
-  void answer(const Watchdog::Subject& subject);
+  void answer(const Watchdog::WaitInfo& wait);
 
-  /// This rank has waited for `subject` for too long: reports the ranks that did not come, or waits for
+  /// This rank has waited for `wait` for too long: reports the ranks that did not come, or waits for
   /// another rank to do so. Ends the process.
-  [[noreturn]] void end_job(const Watchdog::Subject& subject, double seconds, const std::string& record);
+  [[noreturn]] void end_job(const Watchdog::WaitInfo& wait, double seconds, const std::string& record);
   /// Something that this rank needs to reach the others is broken: reports `error` and ends the process.
   [[noreturn]] void end_broken(const char* error, const std::string& record);
   /// A signal has come, and the wait goes on: writes what would be lost.
   void save(const std::string& record) const;
 
  private:
-  LivenessProbe::State state(const Watchdog::Subject& subject, bool late) const;
+  LivenessProbe::State state(const Watchdog::WaitInfo& wait, bool late) const;
   std::string name_of(const LivenessProbe::Answer& answer) const;
   /// Empty: another rank reports.
   std::string reason_of_hang(const std::vector<LivenessProbe::Answer>& answers,

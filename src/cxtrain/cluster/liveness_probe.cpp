@@ -93,8 +93,8 @@ bool LivenessProbe::read_message(Message& message, DatagramAddress& from) const 
 }
 
 void LivenessProbe::receive(const State& own, std::vector<Answer>* answers) {
-  constexpr int kMostAtOnce = 64;  // a flood of messages keeps nobody from the next look at the time
-  for (int i = 0; i < kMostAtOnce; ++i) {
+  constexpr int kMaxAtOnce = 64;  // a flood of messages keeps nobody from the next look at the time
+  for (int i = 0; i < kMaxAtOnce; ++i) {
     Message message;
     DatagramAddress from;
     if (!read_message(message, from)) return;

@@ -29,7 +29,7 @@ std::vector<std::array<int, 2>> ranks_of_node(const MpiComm& comm, const MpiComm
 /// What all have to know of a node. Its first rank fills it in.
 struct NodeRecord {
   std::array<char, 64> name{};  // HOST_NAME_MAX
-  std::array<std::uint32_t, kMostAddresses> addresses{};
+  std::array<std::uint32_t, kMaxAddresses> addresses{};
   std::uint64_t port = 0;
   std::uint64_t token = 0;  ///< of the job; in the first node's
 };
@@ -142,10 +142,10 @@ MpiWorld::Connection::Connection(double timeout_seconds)
                  const std::string record = watchdog.record();
                  if (cause == Watchdog::Cause::signal) return hang_reporter.save(record);
                  if (cause == Watchdog::Cause::error) hang_reporter.end_broken(operation, record);
-                 hang_reporter.end_job(watchdog.subject(), seconds, record);
+                 hang_reporter.end_job(watchdog.wait_of_alarm(), seconds, record);
                },
                {.descriptor = hang_reporter.descriptor(),
-                .work = [this](const Watchdog::Subject& subject) { hang_reporter.answer(subject); }}),
+                .work = [this](const Watchdog::WaitInfo& wait) { hang_reporter.answer(wait); }}),
       session(watchdog),
       comm(MpiComm::duplicate_of(MPI_COMM_WORLD, watchdog)),
       node_comm(comm.split_by_node()) {}

@@ -33,7 +33,7 @@ std::vector<std::uint32_t> network_addresses() {
   freeifaddrs(interfaces);
   std::vector<std::uint32_t> addresses;
   for (const auto& [speed, address] : by_speed) {
-    if (addresses.size() < kMostAddresses) addresses.push_back(address);
+    if (addresses.size() < kMaxAddresses) addresses.push_back(address);
   }
   return addresses;
 }

@@ -11,13 +11,13 @@
 /// Addresses and secrets for connections between ranks that MPI does not make.
 namespace cxtrain {
 
-inline constexpr std::size_t kMostAddresses = 4;
+inline constexpr std::size_t kMaxAddresses = 4;
 
 /// The speed of an interface in Mbit/s, where the kernel has it.
 std::optional<std::int64_t> link_speed(const std::string& interface);
 
 /// The IPv4 addresses of this machine's interfaces that are up and connected, except loopback, in network
-/// byte order: the fastest first, at most `kMostAddresses`.
+/// byte order: the fastest first, at most `kMaxAddresses`.
 std::vector<std::uint32_t> network_addresses();
 
 /// The address of a socket. `address`: IPv4, in network byte order.

@@ -12,23 +12,23 @@ namespace cxtrain {
 namespace {
 
 constexpr int kTick = 100;  // ms
-/// ms, after each look at the duty.
+/// ms, after each look at the extra poll.
 constexpr int kRest = 5;
 /// What one tick may count for: anything beyond is time in which this process did not run.
-constexpr double kMostPerTick = 1;
+constexpr double kMaxPerTick = 1;
 /// Less than a tick: Open MPI 5 leaves a rank a quarter of a second between SIGTERM and SIGKILL (Open MPI 4:
 /// one second).
 constexpr double kAfterSignal = 0.05;
-/// Set in `waits_` while the watchdog barks: the wait does not end then.
+/// Set in `waits_` while the watchdog raises an alarm: the wait does not end then.
 constexpr std::uint64_t kHeld = std::uint64_t{1} << 63;
 
 bool waiting(std::uint64_t waits) { return waits % 2 == 1; }
 
 }  // namespace
 
-Watchdog::Watchdog(double timeout_seconds, Bark bark, Duty duty)
-    : bark_(std::move(bark)),
-      duty_(std::move(duty)),
+Watchdog::Watchdog(double timeout_seconds, Alarm alarm, ExtraPoll extra_poll)
+    : alarm_(std::move(alarm)),
+      extra_poll_(std::move(extra_poll)),
       wake_(eventfd(0, EFD_CLOEXEC)),
       timeout_seconds_(timeout_seconds),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -61,17 +61,17 @@ Watchdog::Wait::~Wait() {
   watchdog_.recorder_.end();
 }
 
-Watchdog::Subject Watchdog::of_wait() const noexcept {
+Watchdog::WaitInfo Watchdog::of_wait() const noexcept {
   return {.operation = operation_.load(std::memory_order_relaxed),
           .number = recorder_.number(),
           .of_some_ranks = of_some_ranks_.load(std::memory_order_relaxed)};
 }
 
-void Watchdog::bark(Cause cause, std::uint64_t wait, double seconds) {
+void Watchdog::alarm(Cause cause, std::uint64_t wait, double seconds) {
   std::uint64_t expected = wait;
   if (!waits_.compare_exchange_strong(expected, wait | kHeld, std::memory_order_acq_rel)) return;  // over
-  subject_ = of_wait();
-  bark_(cause, subject_.operation, seconds);
+  wait_of_alarm_ = of_wait();
+  alarm_(cause, wait_of_alarm_.operation, seconds);
   waits_.store(wait, std::memory_order_release);
 }
 
@@ -96,24 +96,24 @@ std::string Watchdog::record() {
   return text;
 }
 
-Watchdog::Subject Watchdog::look_at_pending(double tick) {
+Watchdog::WaitInfo Watchdog::look_at_pending(double tick) {
   const std::lock_guard lock(pending_mutex_);
-  Subject subject;
+  WaitInfo wait;
   for (Pending& pending : pending_) {
     const PendingWork::State state = pending.work->look();
-    subject_ = {.operation = state.operation, .number = state.number, .of_watched_work = true};
-    if (!state.error.empty()) bark_(Cause::error, state.error.c_str(), pending.seconds);
+    wait_of_alarm_ = {.operation = state.operation, .number = state.number, .of_watched_work = true};
+    if (!state.error.empty()) alarm_(Cause::error, state.error.c_str(), pending.seconds);
     const bool same = state.operation != nullptr && state.number == pending.number;
     pending.number = state.number;
     pending.operation = state.operation;
     pending.seconds = same ? pending.seconds + tick : 0;
-    if (state.operation != nullptr) subject = subject_;
+    if (state.operation != nullptr) wait = wait_of_alarm_;
     if (pending.seconds > timeout_seconds_.load()) {
-      bark_(Cause::deadline, state.operation, pending.seconds);
+      alarm_(Cause::deadline, state.operation, pending.seconds);
       pending.seconds = 0;
     }
   }
-  return subject;
+  return wait;
 }
 
 void Watchdog::run(const std::stop_token& stop) {
@@ -125,18 +125,18 @@ void Watchdog::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     // -1 is ignored. Messages of strangers come without an end, if they like: they get a small part of a
     // core.
-    pollfd sources[] = {{wake_.get(), POLLIN, 0}, {rests ? -1 : duty_.descriptor, POLLIN, 0}};
+    pollfd sources[] = {{wake_.get(), POLLIN, 0}, {rests ? -1 : extra_poll_.descriptor, POLLIN, 0}};
     poll(sources, 2, rests ? kRest : kTick);
     rests = sources[1].revents != 0;
     const Steady::time_point now = Steady::now();
-    const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMostPerTick);
+    const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMaxPerTick);
     last = now;
-    const Subject pending = look_at_pending(tick);
+    const WaitInfo pending = look_at_pending(tick);
     const std::uint64_t waits = waits_.load(std::memory_order_acquire);
     if (sources[1].revents != 0) {
-      Subject own = of_wait();
+      WaitInfo own = of_wait();
       if (!waiting(waits)) own = {.number = own.number};
-      duty_.work(own.operation == nullptr && pending.operation != nullptr ? pending : own);
+      extra_poll_.work(own.operation == nullptr && pending.operation != nullptr ? pending : own);
     }
     if (!waiting(waits) || waits != wait) {
       wait = waits;
@@ -149,9 +149,9 @@ void Watchdog::run(const std::stop_token& stop) {
     if (!signalled) signal_told = false;
     if (since_signal > kAfterSignal && !signal_told) {
       signal_told = true;
-      bark(Cause::signal, wait, waited);
+      alarm(Cause::signal, wait, waited);
     } else if (waited > timeout_seconds_.load()) {
-      bark(Cause::deadline, wait, waited);
+      alarm(Cause::deadline, wait, waited);
       waited = 0;
     }
   }

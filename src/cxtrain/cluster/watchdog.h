@@ -43,10 +43,10 @@ class Watchdog {
   /// Called by the watchdog's thread. The waiting thread does not leave its wait meanwhile. If the call
   /// returns, the wait continues: with a new deadline, or after a signal without a change. Watched work may
   /// end meanwhile.
-  using Bark = std::function<void(Cause cause, const char* operation, double seconds)>;
+  using Alarm = std::function<void(Cause cause, const char* operation, double seconds)>;
 
   /// The operation that is waited for.
-  struct Subject {
+  struct WaitInfo {
     const char* operation = nullptr;  ///< null: nothing
     std::uint64_t number = 0;         ///< the recorder's number, or the number of the watched work
     bool of_watched_work = false;
@@ -54,13 +54,13 @@ class Watchdog {
   };
   /// Another task of the watchdog's thread: `work` is called when `descriptor` can be read, with the
   /// operation that the other thread waits for.
-  struct Duty {
+  struct ExtraPoll {
     int descriptor = -1;
-    std::function<void(const Subject& subject)> work;
+    std::function<void(const WaitInfo& wait)> work;
   };
 
-  Watchdog(double timeout_seconds, Bark bark, Duty duty);
-  Watchdog(double timeout_seconds, Bark bark) : Watchdog(timeout_seconds, std::move(bark), Duty{}) {}
+  Watchdog(double timeout_seconds, Alarm alarm, ExtraPoll extra_poll);
+  Watchdog(double timeout_seconds, Alarm alarm) : Watchdog(timeout_seconds, std::move(alarm), ExtraPoll{}) {}
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -76,8 +76,8 @@ class Watchdog {
 
   /// The waits so far.
   const FlightRecorder& recorder() const noexcept { return recorder_; }
-  /// The subject of a bark, for use during the bark.
-  const Subject& subject() const noexcept { return subject_; }
+  /// The wait of an alarm, for use during the alarm.
+  const WaitInfo& wait_of_alarm() const noexcept { return wait_of_alarm_; }
   /// Returns the waits so far, and the unfinished part of watched work, for a log. Any thread may call it.
   std::string record();
 
@@ -109,20 +109,20 @@ class Watchdog {
 
   void run(const std::stop_token& stop);
   /// Returns the running operation.
-  Subject look_at_pending(double tick);
-  Subject of_wait() const noexcept;
-  void bark(Cause cause, std::uint64_t wait, double seconds);
+  WaitInfo look_at_pending(double tick);
+  WaitInfo of_wait() const noexcept;
+  void alarm(Cause cause, std::uint64_t wait, double seconds);
 
-  Bark bark_;
-  Duty duty_;
+  Alarm alarm_;
+  ExtraPoll extra_poll_;
   FileDescriptor wake_;
   std::atomic<double> timeout_seconds_;
   std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd during a wait
   std::atomic<const char*> operation_{nullptr};
   std::atomic<bool> of_some_ranks_{false};  ///< in the current wait
   FlightRecorder recorder_;
-  Subject subject_;
-  std::recursive_mutex pending_mutex_;  ///< a bark about watched work may call `record`
+  WaitInfo wait_of_alarm_;
+  std::recursive_mutex pending_mutex_;  ///< an alarm about watched work may call `record`
   std::vector<Pending> pending_;
   std::jthread thread_;
 };

@@ -112,9 +112,9 @@ Parsed<DeviceList> parse_device_list(std::string_view text) {
   if (*count == -1) return Result::of({DeviceList::All{}});
   if (*count < 0)
     return Result::refused("'" + std::string(text) + "' is a negative count (-1 alone means all)");
-  if (*count > kMostRanks) {
+  if (*count > kMaxRanks) {
     return Result::refused("'" + std::string(text) + "' is more than any machine has; the most is " +
-                           std::to_string(kMostRanks));
+                           std::to_string(kMaxRanks));
   }
   if (*count == 0) return Result::of({std::vector<int>{}});
   return Result::of({static_cast<int>(*count)});

@@ -13,7 +13,7 @@ namespace {
 
 /// Processes on the CPU that the program starts by itself: a few more than cores are a test of a larger run,
 /// many more are a mistake that makes the machine useless.
-constexpr int kMostPerCore = 8, kAlwaysAllowed = 16;
+constexpr int kMaxPerCore = 8, kAlwaysAllowed = 16;
 
 /// In the plan: there is one process, which was started.
 constexpr const char* kNoLauncher = "none";
@@ -159,9 +159,8 @@ void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
   const bool replicas = plan.replicas > 1;
   const int busy = ranks * plan.replicas;
   if (busy <= cores) return;
-  const int most =
-      std::max(kAlwaysAllowed,
-               static_cast<int>(std::min<std::int64_t>(std::int64_t{kMostPerCore} * cores, kMostRanks)));
+  const int most = std::max(
+      kAlwaysAllowed, static_cast<int>(std::min<std::int64_t>(std::int64_t{kMaxPerCore} * cores, kMaxRanks)));
   const std::string share =
       std::to_string(busy) + (replicas ? " replicas" : " processes") + " share " + count_of(cores, "core");
   const std::string enough =
@@ -174,7 +173,7 @@ void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
       replicas ? "" : "; `mpirun --oversubscribe -np " + std::to_string(busy) + "` starts them anyway";
   plan.errors.push_back({option,
                          share + ", and that is too many: the most is " + std::to_string(most) + " (" +
-                             std::to_string(kMostPerCore) + " for each core, " +
+                             std::to_string(kMaxPerCore) + " for each core, " +
                              std::to_string(kAlwaysAllowed) + " at least)",
                          enough + all_the_same, MessageCode::out_of_range});
 }
@@ -266,11 +265,11 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
   const int per_node = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
   if (!devices.gpu) compare_with_cores(per_node, hardware.node(0).cores, devices.option, plan);
   // Devices and nodes have their limits; only together may they be too many.
-  if (std::int64_t{per_node} * plan.num_nodes > kMostRanks) {
+  if (std::int64_t{per_node} * plan.num_nodes > kMaxRanks) {
     plan.errors.push_back({"num_nodes",
                            std::to_string(std::int64_t{per_node} * plan.num_nodes) +
                                " ranks are more than any machine has; the most is " +
-                               std::to_string(kMostRanks),
+                               std::to_string(kMaxRanks),
                            "", MessageCode::out_of_range});
     plan.num_nodes = 1;
   }
@@ -282,7 +281,7 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
 }
 
 void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {
-  if (trainer.devices_per_rank < 1 || trainer.devices_per_rank > kMostOfNode) return;  // check_options
+  if (trainer.devices_per_rank < 1 || trainer.devices_per_rank > kMaxOfNode) return;  // check_options
   if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
     plan.errors.push_back({"devices_per_rank",
                            *trainer.strategy +
@@ -306,7 +305,7 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
                                const WorldFacts& launched, Plan& plan) {
   TrainerOptions trainer = asked;
   // check_options refuses other numbers.
-  if (trainer.num_nodes.value_or(1) < 1 || trainer.num_nodes.value_or(1) > kMostRanks)
+  if (trainer.num_nodes.value_or(1) < 1 || trainer.num_nodes.value_or(1) > kMaxRanks)
     trainer.num_nodes.reset();
   choose_devices_per_rank(trainer, traits_of(strategies, trainer.strategy), plan);
   return launched.launched_by == LaunchedBy::alone ? start_alone(trainer, strategies, devices, hardware, plan)

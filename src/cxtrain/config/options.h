@@ -18,9 +18,9 @@ namespace cxtrain {
 
 /// Limit of ranks, nodes and devices. A larger number is a typing error: no machine has more, and its plan
 /// would take gigabytes and minutes.
-inline constexpr int kMostRanks = 100'000;
+inline constexpr int kMaxRanks = 100'000;
 /// Limit of devices, ranks and cores of a node.
-inline constexpr int kMostOfNode = 1024;
+inline constexpr int kMaxOfNode = 1024;
 
 struct TrainerOptions {
   // Devices and strategy; texts here, because `resolve()` parses them.
@@ -94,9 +94,9 @@ struct TrainerOptions {
     field("num_processes", num_processes, "CPU ranks per node", Range::at_least(1));
     field("auto_select_gpus", auto_select_gpus, "choose unused GPUs if --devices is a count");
     field("devices_per_rank", devices_per_rank, "devices of each rank, for a model that is split over them",
-          Range::between(1, kMostOfNode));
+          Range::between(1, kMaxOfNode));
     field("num_nodes", num_nodes, "number of nodes; must equal the number that mpirun or srun started",
-          Range::between(1, kMostRanks));
+          Range::between(1, kMaxRanks));
     field("strategy", strategy, "single, ddp, ddp_spawn, dp, zero, or a plugin's name", option::Shown{"NAME"},
           option::Details{"single: one rank. ddp: one rank per device, gradients averaged. ddp_spawn: ddp on "
                           "one machine, without mpirun. dp: one rank with several devices. zero: ddp whose "
@@ -219,7 +219,7 @@ struct DataOptions {
 
   void fields(auto&& field) {
     /// More threads or batches do not help on any machine.
-    constexpr int kMostWorkers = 1000;
+    constexpr int kMaxWorkers = 1000;
     field("data", name, "data module [the model's own]", option::Shown{"NAME"},
           option::Details{"--data.ARG sets an argument of the data module."});
     field("data.path", path, "file or folder to read", option::Shown{"PATH"});
@@ -227,9 +227,9 @@ struct DataOptions {
           Range::between(1, std::numeric_limits<std::int32_t>::max()));
     field("data.num_workers", num_workers,
           "threads per rank that prepare batches; 0: the training thread does",
-          Range::between(0, kMostWorkers));
+          Range::between(0, kMaxWorkers));
     field("data.prefetch_factor", prefetch_factor, "batches that each data worker prepares ahead",
-          Range::between(1, kMostWorkers));
+          Range::between(1, kMaxWorkers));
     field(
         "data.uneven", uneven, "treatment of samples that do not divide evenly among ranks",
         option::Details{"pad: repeat some samples. drop: leave out the rest. exact: every sample once, with "
@@ -301,11 +301,11 @@ struct BatchJobOptions {
   bool submit = false;
 
   void fields(auto&& field) {
-    field("nodes", nodes, "number of nodes [1]", Range::between(1, kMostRanks));
-    field("gpus_per_node", gpus_per_node, "GPUs per node, one rank for each", Range::between(1, kMostOfNode));
+    field("nodes", nodes, "number of nodes [1]", Range::between(1, kMaxRanks));
+    field("gpus_per_node", gpus_per_node, "GPUs per node, one rank for each", Range::between(1, kMaxOfNode));
     field("ntasks_per_node", ntasks_per_node, "ranks per node [one per GPU, else 1]",
-          Range::between(1, kMostOfNode));
-    field("cpus_per_task", cpus_per_task, "cores per rank", Range::between(1, kMostOfNode));
+          Range::between(1, kMaxOfNode));
+    field("cpus_per_task", cpus_per_task, "cores per rank", Range::between(1, kMaxOfNode));
     field("time", time, "time limit of the job, in the format of sbatch [01:00:00]", option::Shown{"TIME"});
     field("signal", signal,
           "signal on which ranks save, and seconds before the time limit at which Slurm sends it [USR1@120]",
@@ -392,9 +392,9 @@ struct Options {
     field("hardware", hardware_file,
           "plan: read the hardware from FILE; info: print the hardware of this machine (no FILE)",
           option::Shown{"FILE"}, option::OnlyFor{"plan info"});
-    field("ranks", plan_ranks, "plan for mpirun -np N", Range::between(1, kMostRanks), kPlan);
+    field("ranks", plan_ranks, "plan for mpirun -np N", Range::between(1, kMaxRanks), kPlan);
     field("ranks_per_node", plan_ranks_per_node, "plan for N ranks on each node",
-          Range::between(1, kMostRanks), kPlan);
+          Range::between(1, kMaxRanks), kPlan);
     field(
         "estimate", plan_estimate, "estimate the time and the core or GPU hours", kPlan,
         option::Details{"Takes the time of a step from a scaling study (--from), measured or predicted, and "

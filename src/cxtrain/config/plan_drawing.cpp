@@ -12,10 +12,10 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kMostBoxes = 4;        // of nodes
-constexpr std::size_t kMostRanksDrawn = 64;  // of a node
-constexpr std::size_t kLongestCell = 24;     // of what a rank's box says
-constexpr int kFewestColumns = 24, kMostColumns = 100;
+constexpr std::size_t kMaxBoxes = 4;        // of nodes
+constexpr std::size_t kMaxRanksDrawn = 64;  // of a node
+constexpr std::size_t kLongestCell = 24;    // of what a rank's box says
+constexpr int kFewestColumns = 24, kMaxColumns = 100;
 
 /// Columns of a text on a terminal: bytes that do not continue a character of UTF-8.
 std::size_t columns_of(std::string_view text) {
@@ -104,7 +104,7 @@ class NodeDrawing {
   void draw(const NodeBox& box, std::ostream& out) {
     const Node& node = hardware_.node(box.first);
     std::vector<RankCell> cells;
-    const std::size_t drawn = std::min(box.ranks.size(), kMostRanksDrawn);
+    const std::size_t drawn = std::min(box.ranks.size(), kMaxRanksDrawn);
     for (std::size_t i = 0; i < drawn; ++i) {
       // Rank by rank, as they share what the node has.
       const auto cores = static_cast<std::size_t>(std::max(0, node.cores));
@@ -176,10 +176,10 @@ std::string draw_nodes(const Plan& plan, const Hardware& hardware, int columns) 
   if (plan.ranks.empty() || hardware.nodes.empty() || columns < kFewestColumns) return {};
   std::ostringstream out;
   const std::vector<NodeBox> boxes = boxes_of(plan, hardware);
-  NodeDrawing drawing(hardware, static_cast<std::size_t>(std::min(columns, kMostColumns)) - 2);
-  for (std::size_t i = 0; i < boxes.size() && i < kMostBoxes; ++i) drawing.draw(boxes[i], out);
-  if (boxes.size() > kMostBoxes) {
-    out << "  and nodes " << boxes[kMostBoxes].first << "-" << boxes.back().last << ", ranks up to "
+  NodeDrawing drawing(hardware, static_cast<std::size_t>(std::min(columns, kMaxColumns)) - 2);
+  for (std::size_t i = 0; i < boxes.size() && i < kMaxBoxes; ++i) drawing.draw(boxes[i], out);
+  if (boxes.size() > kMaxBoxes) {
+    out << "  and nodes " << boxes[kMaxBoxes].first << "-" << boxes.back().last << ", ranks up to "
         << boxes.back().last_rank << '\n';
   }
   return out.str();

@@ -122,7 +122,7 @@ std::string format_check_interval(const CheckInterval& interval) {
 }
 
 Parsed<std::chrono::seconds> parse_duration(std::string_view text) {
-  constexpr std::size_t kMostDigits = 6;  // days: 2,700 years; nothing can overflow
+  constexpr std::size_t kMaxDigits = 6;  // days: 2,700 years; nothing can overflow
   const auto refused = Parsed<std::chrono::seconds>::refused(
       "'" + std::string(text) + "' is not a time of the form DD:HH:MM:SS (a day and a half: 01:12:00:00)");
   std::vector<std::int64_t> fields;
@@ -130,7 +130,7 @@ Parsed<std::chrono::seconds> parse_duration(std::string_view text) {
   while (true) {
     const std::string_view field = rest.substr(0, rest.find(':'));
     const bool digits = std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (field.empty() || !digits || field.size() > kMostDigits) return refused;
+    if (field.empty() || !digits || field.size() > kMaxDigits) return refused;
     fields.push_back(*parse_integer(field));
     if (field.size() == rest.size()) break;
     rest.remove_prefix(field.size() + 1);

@@ -9,7 +9,7 @@
 namespace cxtrain {
 
 /// The most pixels of a picture: 256 MiB, Pillow's MAX_IMAGE_PIXELS.
-inline constexpr std::int64_t kMostPixels = (std::int64_t{256} << 20) / 3;
+inline constexpr std::int64_t kMaxPixels = (std::int64_t{256} << 20) / 3;
 
 /// Returns memory for a picture: rows from top to bottom, three bytes (red, green, blue) for each pixel.
 /// Throws DataError if the picture is too large. Called once, before anything of the picture is decoded.

@@ -14,14 +14,14 @@ namespace cxtrain {
 namespace {
 
 /// More than an encoder makes of so many pixels of 16 bits.
-constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
 constexpr std::string_view kJpegBegins = "\xff\xd8\xff", kPngBegins = "\x89PNG\r\n\x1a\n";
 
 void require_decodable(std::int64_t height, std::int64_t width) {
-  if (height > 0 && width > 0 && height <= kMostPixels / width) return;
+  if (height > 0 && width > 0 && height <= kMaxPixels / width) return;
   throw DataError("has " + std::to_string(width) + " x " + std::to_string(height) +
-                  " pixels, and from 1 to " + std::to_string(kMostPixels) +
+                  " pixels, and from 1 to " + std::to_string(kMaxPixels) +
                   " pixels are read; make the picture smaller, or remove it");
 }
 
@@ -66,7 +66,7 @@ std::vector<std::string> image_formats() {
 }
 
 at::Tensor read_image(const std::string& path) {
-  const std::string content = read_small_file(path, kMostFileBytes);
+  const std::string content = read_small_file(path, kMaxFileBytes);
   try {
     return decode_image(content);
   } catch (const DataError& error) {

@@ -22,7 +22,7 @@ at::Tensor cut(const at::Tensor& image, std::int64_t top, std::int64_t left, std
 
 at::Tensor scaled(const at::Tensor& image, std::int64_t height, std::int64_t width) {
   if (height_of(image) == height && width_of(image) == width) return image;
-  if (height < 1 || width < 1 || height > kMostPixels / width) {
+  if (height < 1 || width < 1 || height > kMaxPixels / width) {
     throw DataError("a picture of " + std::to_string(width_of(image)) + " x " +
                     std::to_string(height_of(image)) + " pixels cannot be scaled to " +
                     std::to_string(width) + " x " + std::to_string(height) +

@@ -21,14 +21,14 @@ struct FreeCpuSet {
 };
 
 /// Beyond what any machine has.
-constexpr int kMostCores = 1 << 16;
+constexpr int kMaxCores = 1 << 16;
 
 }  // namespace
 
 std::vector<int> cores_of_mask() {
   // A set of fixed size fails on machines beyond 1,024 cores; the kernel says by an error that it needs a
   // larger one.
-  for (int room = CPU_SETSIZE; room <= kMostCores; room *= 2) {
+  for (int room = CPU_SETSIZE; room <= kMaxCores; room *= 2) {
     const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(static_cast<std::size_t>(room)));
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(room));
     if (sched_getaffinity(0, bytes, set.get()) != 0) continue;

@@ -16,13 +16,13 @@ Findings one_finding(Severity severity, std::string found, std::string fix) {
 }
 
 /// A list of texts for people: the first few, and how many more.
-constexpr std::size_t kMostNamed = 4;
+constexpr std::size_t kMaxNamed = 4;
 
 std::string joined_groups(const std::vector<std::string>& groups) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(groups.size(), kMostNamed); ++i)
+  for (std::size_t i = 0; i < std::min(groups.size(), kMaxNamed); ++i)
     text += (i == 0 ? "" : "; ") + groups[i];
-  if (groups.size() > kMostNamed) text += "; and " + std::to_string(groups.size() - kMostNamed) + " more";
+  if (groups.size() > kMaxNamed) text += "; and " + std::to_string(groups.size() - kMaxNamed) + " more";
   return text;
 }
 
@@ -52,9 +52,8 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
     if (std::find(names.begin(), names.end(), host) == names.end()) names.push_back(host);
   }
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
-    text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMostNamed) text += " and " + std::to_string(names.size() - kMostNamed) + " more";
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMaxNamed) text += " and " + std::to_string(names.size() - kMaxNamed) + " more";
   return text;
 }
 

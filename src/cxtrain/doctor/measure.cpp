@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -63,11 +64,11 @@ std::optional<bool> maps_memory_of_next(World& world) {
     mine.device = status.st_dev;
     mine.inode = status.st_ino;
   }
-  const std::vector<std::string> texts = world.gather_node(to_message(mine));
+  const std::vector<SharedFile> files = gather_values_on_node(world, mine);
   std::optional<bool> may;
-  if (texts.size() > 1) {
+  if (files.size() > 1) {
     const auto place = static_cast<std::size_t>(world.facts().local_rank);
-    const SharedFile next = from_message<SharedFile>(texts[(place + 1) % texts.size()]);
+    const SharedFile next = files[(place + 1) % files.size()];
     may = next.descriptor >= 0 && may_map(next);
   }
   world.barrier();  // until then the memory has to be there

@@ -10,6 +10,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
 
@@ -68,8 +69,8 @@ struct MetricLine {
 std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& world) {
   if (world.size() == 1) return mine;
   std::vector<MetricLine> merged;
-  for (const std::string& rank : world.all_gather(to_message(mine))) {
-    for (MetricLine& line : from_message<std::vector<MetricLine>>(rank)) {
+  for (std::vector<MetricLine>& rank : gather_values(world, mine)) {
+    for (MetricLine& line : rank) {
       const auto known = std::find_if(merged.begin(), merged.end(),
                                       [&](const MetricLine& other) { return line.same_metric(other); });
       if (known == merged.end()) {

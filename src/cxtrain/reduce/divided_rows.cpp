@@ -9,7 +9,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::int64_t kMostRows = 64;
+constexpr std::int64_t kMaxRows = 64;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters,
     (tensor.requires_grad() ? trained : frozen).push_back(i);
     bytes += static_cast<std::int64_t>(tensor.nbytes());
   }
-  if (row_bytes > 0) row_bytes = std::max(row_bytes, bytes / kMostRows);
+  if (row_bytes > 0) row_bytes = std::max(row_bytes, bytes / kMaxRows);
   std::vector<DividedRow> rows;
   for (std::vector<std::size_t>* const order : {&trained, &frozen}) {
     if (row_bytes > 0) std::reverse(order->begin(), order->end());

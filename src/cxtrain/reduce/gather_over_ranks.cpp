@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/reduce/saved_communicator.h"
 
 namespace cxtrain {
@@ -20,22 +21,29 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+struct RowsOfRank {
+  std::int64_t rows = 0;
+  std::string row;  ///< shape and dtype of a row
+
+  void fields(auto&& field) {
+    field("rows", rows);
+    field("row", row);
+  }
+};
+
 /// The rows of each rank. Throws if the ranks' tensors cannot be joined.
 std::vector<std::int64_t> rows_of_ranks(const at::Tensor& own, World& world) {
-  std::ostringstream description;
-  description << own.size(0) << ' ' << own.sizes().slice(1) << " of " << own.scalar_type();
+  std::ostringstream row;
+  row << own.sizes().slice(1) << " of " << own.scalar_type();
+  const std::vector<RowsOfRank> ranks = gather_values(world, RowsOfRank{own.size(0), row.str()});
   std::vector<std::int64_t> rows;
-  std::string first;
-  for (const std::string& text : world.all_gather(description.str())) {
-    std::size_t end = 0;
-    rows.push_back(std::stoll(text, &end));
-    const std::string row = text.substr(end + 1);
-    if (first.empty()) first = row;
-    if (row != first) {
-      throw TrainingError("all_gather: rank 0 has rows of shape " + first + ", and rank " +
-                          std::to_string(rows.size() - 1) + " has rows of shape " + row +
+  for (const RowsOfRank& rank : ranks) {
+    if (rank.row != ranks[0].row) {
+      throw TrainingError("all_gather: rank 0 has rows of shape " + ranks[0].row + ", and rank " +
+                          std::to_string(rows.size()) + " has rows of shape " + rank.row +
                           "; only the sizes of dimension 0 may differ");
     }
+    rows.push_back(rank.rows);
   }
   return rows;
 }

@@ -13,6 +13,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/reduce/bucket_range.h"
 #include "cxtrain/reduce/exposed_buckets.h"
 #include "cxtrain/reduce/step_flags.h"
@@ -353,7 +354,7 @@ void Reducer::forget_unused() {
 
 void Reducer::agree_on_order() {
   // Rank 0's holds for all.
-  use_order(from_message<std::vector<std::size_t>>(world_.broadcast(to_message(observed_order_))));
+  use_order(broadcast_value(world_, observed_order_));
 }
 
 void Reducer::use_order(std::vector<std::size_t> order) {
@@ -378,7 +379,7 @@ void Reducer::choose_rounded(double backward_ended) {
   if (!times.empty() || !options_.overlap) first = first_exposed_bucket(times, backward_ended);
   std::int64_t exact = 0;
   for (std::size_t i = 0; i < first; ++i) exact += static_cast<std::int64_t>(buckets_[i].parameters.size());
-  set_exact_parameters(from_message<std::int64_t>(world_.broadcast(to_message(exact))));
+  set_exact_parameters(broadcast_value(world_, exact));
   ready_.clear();
   if (!world_.is_root()) return;
   std::size_t rounded = 0, all = 0;

@@ -6,37 +6,27 @@
 
 #include <cstdint>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
-namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void verify_same_parameters(std::span<const NamedTensor> parameters, World& world) {
-  std::string own;
-  for (const NamedTensor& parameter : parameters) {
-    own += describe(parameter) + (parameter.tensor.requires_grad() ? "" : " (frozen)") + "\n";
-  }
-  if (same_on_all_ranks(world, own)) return;
+  std::vector<std::string> own;
+  for (const NamedTensor& parameter : parameters)
+    own.push_back(describe(parameter) + (parameter.tensor.requires_grad() ? "" : " (frozen)"));
+  if (same_on_all_ranks(world, to_message(own))) return;
 
-  const std::vector<std::string> everyone = world.all_gather(own);
-  const std::vector<std::string> reference = lines_of(everyone[0]);
+  const std::vector<std::vector<std::string>> everyone = gather_values(world, own);
+  const std::vector<std::string>& reference = everyone[0];
   for (std::size_t rank = 1; rank < everyone.size(); ++rank) {
-    const auto found = first_difference(reference, lines_of(everyone[rank]), "no further parameter");
+    const auto found = first_difference(reference, everyone[rank], "no further parameter");
     if (!found) continue;
     throw AgreedError(ExitCode::failure, MessageCode::ranks_diverged,
                       "the ranks have built different models: parameter " + std::to_string(found->index) +

@@ -13,17 +13,17 @@ struct ConfigLevel {
 }  // namespace
 
 std::vector<ConfigLine> config_lines(std::string_view yaml) {
-  constexpr std::size_t kMostLines = 10'000, kMostLevels = 20;
+  constexpr std::size_t kMaxLines = 10'000, kMaxLevels = 20;
   std::vector<ConfigLine> lines;
   std::vector<ConfigLevel> above;
-  while (!yaml.empty() && lines.size() < kMostLines) {
+  while (!yaml.empty() && lines.size() < kMaxLines) {
     const std::size_t end = std::min(yaml.find('\n'), yaml.size());
     ConfigLine line{.text = std::string(yaml.substr(0, end)), .key = {}, .value = {}};
     yaml.remove_prefix(std::min(end + 1, yaml.size()));
     const std::size_t indent = std::min(line.text.find_first_not_of(' '), line.text.size());
     while (!above.empty() && above.back().indent >= indent) above.pop_back();
     const std::size_t colon = line.text.find(':', indent);
-    if (colon != std::string::npos && line.text[indent] != '-' && above.size() < kMostLevels) {
+    if (colon != std::string::npos && line.text[indent] != '-' && above.size() < kMaxLevels) {
       std::string key =
           (above.empty() ? "" : above.back().key + ".") + line.text.substr(indent, colon - indent);
       const std::size_t value = line.text.find_first_not_of(' ', colon + 1);

@@ -60,7 +60,7 @@ void Curve::add(double x, double y) {
   }
   if (at == pieces_.end() || interval_of(at->x) != interval) at = pieces_.insert(at, {.x = x, .last_x = x});
   add_to(*at, x, y, is_finite);
-  while (pieces_.size() > kMostPieces) halve();
+  while (pieces_.size() > kMaxPieces) halve();
 }
 
 void Curve::halve() {

@@ -22,7 +22,7 @@ class Curve {
   struct Place {
     double x = 0, y = 0;
   };
-  static constexpr std::size_t kMostPieces = 1024;
+  static constexpr std::size_t kMaxPieces = 1024;
 
   /// Points in the same interval of this width are one piece. The width doubles as often as it has to.
   explicit Curve(double width = 1) : width_(width) {}

@@ -135,13 +135,13 @@ void read_events_file(const ReadableFile& file, const std::function<void(const E
 
 void read_event_times(Filesystem& files, const std::string& run,
                       const std::function<void(const EventTime&)>& take) {
-  constexpr std::size_t kMostFiles = 1000;
+  constexpr std::size_t kMaxFiles = 1000;
   try {
     std::size_t read = 0;
     for (const std::string& name : files.list(run)) {
       const std::string path = run + "/" + name;
       if (!name.starts_with(kEventsPrefix) || !is_file_of_run(files, path)) continue;
-      if (++read > kMostFiles) return;
+      if (++read > kMaxFiles) return;
       read_events_file(*files.open(path), take);
     }
   } catch (const FileError&) {

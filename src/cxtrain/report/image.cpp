@@ -55,9 +55,9 @@ void require_image(std::string_view call, const at::Tensor& image) {
                  "has " +
                      shape.str() + "; reshape or permute it");
   }
-  if (image.numel() / channels > kMostPixels) {
+  if (image.numel() / channels > kMaxPixels) {
     refuse_image(call, "the tensor has " + std::to_string(image.numel() / channels) +
-                           " pixels, and an image may have " + std::to_string(kMostPixels) +
+                           " pixels, and an image may have " + std::to_string(kMaxPixels) +
                            "; pass fewer or smaller images");
   }
 }

@@ -52,10 +52,10 @@ void ProgressBar::look_at_clock() noexcept {
   const double now = clock_.now();
   // A clock costs as much as everything else here: with short steps, only every few of them look at it.
   constexpr double kLooksPerSecond = 40;
-  constexpr std::int64_t kMostSkipped = 8;
+  constexpr std::int64_t kMaxSkipped = 8;
   const double steps = static_cast<double>(progress_.done - last_look_done_);
   const double seconds = std::max(now - last_look_time_, 1e-9);
-  const double skip = std::clamp(steps / seconds / kLooksPerSecond, 1.0, static_cast<double>(kMostSkipped));
+  const double skip = std::clamp(steps / seconds / kLooksPerSecond, 1.0, static_cast<double>(kMaxSkipped));
   next_look_ = progress_.done + static_cast<std::int64_t>(skip);
   last_look_time_ = now;
   last_look_done_ = progress_.done;

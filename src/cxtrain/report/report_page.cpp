@@ -452,17 +452,17 @@ class PageWriter {
     out_ << "<div class=\"scroll\"><table>";
     write_heads("option");
     out_ << "<tbody>";
-    constexpr std::size_t kMostRows = 200;
+    constexpr std::size_t kMaxRows = 200;
     std::size_t rows = 0;
     for (const auto& [key, values] : differences_) {
-      if (++rows > kMostRows) break;
+      if (++rows > kMaxRows) break;
       std::vector<std::string> shown;
       for (const std::string& value : values) shown.push_back(shortened(value, 300));
       write_row(shortened(key, 300), shown, true);
     }
     out_ << "</tbody></table></div>";
-    if (rows > kMostRows)
-      out_ << "<p class=\"sub\">and " << differences_.size() - kMostRows << " more, marked below</p>";
+    if (rows > kMaxRows)
+      out_ << "<p class=\"sub\">and " << differences_.size() - kMaxRows << " more, marked below</p>";
   }
 
   void write_details(std::size_t i, const std::string& title, bool open) {

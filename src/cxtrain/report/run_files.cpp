@@ -21,9 +21,9 @@ constexpr std::string_view kPrefix = "version_";
 /// number (version_00), or one that leaves no room for the next.
 std::optional<std::int64_t> version_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  constexpr std::size_t kMostDigits = 18;
+  constexpr std::size_t kMaxDigits = 18;
   const std::size_t digits = name.size() - kPrefix.size();
-  if (digits > kMostDigits || (digits > 1 && name[kPrefix.size()] == '0')) return std::nullopt;
+  if (digits > kMaxDigits || (digits > 1 && name[kPrefix.size()] == '0')) return std::nullopt;
   std::int64_t version = 0;
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);

@@ -48,12 +48,12 @@ LockOwner own_name() {
 /// What the lock's file says; empty where it says nothing that can be read.
 LockOwner owner_of(Filesystem& files, const std::string& folder) {
   constexpr std::uint64_t kMaxLockBytes = std::uint64_t{64} << 10;
-  constexpr std::size_t kMostOfText = 200;  // which somebody else may have written
+  constexpr std::size_t kMaxOfText = 200;  // which somebody else may have written
   try {
     if (!files.status(lock_of(folder))) return {};
     auto owner =
         parse_struct<LockOwner>(read_whole_file(files, lock_of(folder), kMaxLockBytes)).value_or(LockOwner());
-    owner.fields([](const char*, std::string& text) { text = shortened(text, kMostOfText); });
+    owner.fields([](const char*, std::string& text) { text = shortened(text, kMaxOfText); });
     return owner;
   } catch (const FileError&) {
     return {};

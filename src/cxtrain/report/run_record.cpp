@@ -17,10 +17,10 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kMostMetrics = 200, kLongestName = 200;
-constexpr std::size_t kMostMarks = 20'000, kMostEvents = 200;
-constexpr std::uint64_t kLargestText = std::uint64_t{1} << 20;    // of config.yaml, run.json, lr_find.csv
-constexpr std::uint64_t kMostOfEvents = std::uint64_t{64} << 20;  // from their end
+constexpr std::size_t kMaxMetrics = 200, kLongestName = 200;
+constexpr std::size_t kMaxMarks = 20'000, kMaxEvents = 200;
+constexpr std::uint64_t kLargestText = std::uint64_t{1} << 20;   // of config.yaml, run.json, lr_find.csv
+constexpr std::uint64_t kMaxOfEvents = std::uint64_t{64} << 20;  // from their end
 constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
 
 /// The text of a small file of a run; a note where the file may not be read.
@@ -44,7 +44,7 @@ void read_metrics(Filesystem& files, RunRecord& record) {
     for (const auto& [name, value] : row.metrics) {
       auto found = record.metrics.find(name);
       if (found == record.metrics.end()) {
-        if (record.metrics.size() >= kMostMetrics || name.size() > kLongestName) {
+        if (record.metrics.size() >= kMaxMetrics || name.size() > kLongestName) {
           ++left_out;
           continue;
         }
@@ -73,7 +73,7 @@ void read_metrics(Filesystem& files, RunRecord& record) {
     record.notes.push_back(read.file + ": the last line is not complete, so the run writes it or was killed");
   if (left_out > 0) {
     record.notes.push_back(read.file + ": " + std::to_string(left_out) +
-                           " values were left out; a report shows " + std::to_string(kMostMetrics) +
+                           " values were left out; a report shows " + std::to_string(kMaxMetrics) +
                            " metrics, with names of up to " + std::to_string(kLongestName) + " bytes");
   }
 }
@@ -145,17 +145,17 @@ class EventReader {
 
  private:
   void keep_last_lines() {
-    if (record_.events.size() <= kMostEvents) return;
+    if (record_.events.size() <= kMaxEvents) return;
     record_.events.erase(record_.events.begin(),
-                         record_.events.end() - static_cast<std::ptrdiff_t>(kMostEvents));
+                         record_.events.end() - static_cast<std::ptrdiff_t>(kMaxEvents));
   }
   void mark(RunRecord::Mark::Kind kind, const RunEvent& event, const std::string& text) {
-    if (event.step && record_.marks.size() < kMostMarks)
+    if (event.step && record_.marks.size() < kMaxMarks)
       record_.marks.push_back({kind, *event.step, shortened(text, 300)});
   }
   void add_line(const RunEvent& event) {
     record_.events.push_back(shortened(line_of(event), 600));
-    if (record_.events.size() > 2 * kMostEvents) keep_last_lines();
+    if (record_.events.size() > 2 * kMaxEvents) keep_last_lines();
   }
 
   RunRecord& record_;
@@ -166,7 +166,7 @@ void read_events(Filesystem& files, RunRecord& record) {
   const std::string name = events_file(0);
   try {
     EventReader reader(record);
-    const RunEventsRead read = read_run_events(files, record.status.run, 0, kMostOfEvents,
+    const RunEventsRead read = read_run_events(files, record.status.run, 0, kMaxOfEvents,
                                                [&](const RunEvent& event) { reader.take(event); });
     reader.finish();
     if (!read.found) {
@@ -208,7 +208,7 @@ std::optional<Manifest> read_checkpoints(Filesystem& files, RunRecord& record) {
   try {
     for (const FoundCheckpoint& found : find_checkpoints(files, record.status.checkpoint_folder, damaged)) {
       if (shared && found.manifest.log_dir != record.status.progress->run) continue;
-      if (record.marks.size() < kMostMarks && found.manifest.global_step >= 0)
+      if (record.marks.size() < kMaxMarks && found.manifest.global_step >= 0)
         record.marks.push_back({RunRecord::Mark::Kind::checkpoint, found.manifest.global_step, {}});
       if (!newest) newest = found.manifest;
     }

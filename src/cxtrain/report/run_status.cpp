@@ -23,8 +23,8 @@ constexpr double kSilence = 120;  // s
 
 /// How much of the ends of events files is read, and of how many ranks: they may be many and long.
 constexpr std::uint64_t kEndOfEvents = std::uint64_t{64} << 10;
-constexpr int kMostRanks = 64;
-constexpr std::size_t kMostErrors = 5;
+constexpr int kMaxRanks = 64;
+constexpr std::size_t kMaxErrors = 5;
 
 bool is_run(Filesystem& files, const std::string& path) {
   return files.status(path + "/" + std::string(kRunLockFile)) || files.status(path + "/config.yaml") ||
@@ -58,7 +58,7 @@ void read_errors(Filesystem& files, RunStatus& status) {
     if (event.event == RunEvent::Kind::error) errors.push_back(event);
     if (event.event == RunEvent::Kind::straggler) status.straggler = shortened(line_of(event));
   };
-  for (int rank = 0; rank < kMostRanks; ++rank) {
+  for (int rank = 0; rank < kMaxRanks; ++rank) {
     try {
       read_run_events(files, status.run, rank, kEndOfEvents, take);
     } catch (const FileError&) {
@@ -67,7 +67,7 @@ void read_errors(Filesystem& files, RunStatus& status) {
   }
   std::stable_sort(errors.begin(), errors.end(),
                    [](const RunEvent& a, const RunEvent& b) { return a.time < b.time; });
-  const std::size_t first = errors.size() - std::min(errors.size(), kMostErrors);
+  const std::size_t first = errors.size() - std::min(errors.size(), kMaxErrors);
   for (std::size_t i = first; i < errors.size(); ++i) status.errors.push_back(shortened(line_of(errors[i])));
 }
 

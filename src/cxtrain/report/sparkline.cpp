@@ -57,8 +57,8 @@ std::string sparkline(const Curve& curve, int columns) {
 }
 
 std::vector<std::string> sparklines_of_run(Filesystem& files, const std::string& run, int columns) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
-  constexpr int kMostColumns = 40;
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20;
+  constexpr int kMaxColumns = 40;
   std::array<std::pair<std::string, Curve>, 2> curves{{{"train_loss", Curve()}, {"val_loss", Curve()}}};
   const auto take = [&curves](const MetricRow& row) {
     for (const auto& [name, value] : row.metrics) {
@@ -68,7 +68,7 @@ std::vector<std::string> sparklines_of_run(Filesystem& files, const std::string&
     }
   };
   try {
-    read_metric_rows(files, run, kMostBytes, take);
+    read_metric_rows(files, run, kMaxBytes, take);
   } catch (const FileError&) {
     return {};
   }
@@ -81,7 +81,7 @@ std::vector<std::string> sparklines_of_run(Filesystem& files, const std::string&
                                ", lowest " + format_metric(curve.lowest().y);
     const std::string head = name + std::string(12 - name.size(), ' ');
     const int left = columns - static_cast<int>(head.size() + values.size());
-    const std::string line = sparkline(curve, std::min(left, kMostColumns));
+    const std::string line = sparkline(curve, std::min(left, kMaxColumns));
     if (!line.empty()) lines.push_back(head + line + values);
   }
   return lines;

@@ -18,7 +18,7 @@ namespace {
 // In units of the drawing, which are about a pixel.
 constexpr double kWidth = 600, kHeight = 250;
 constexpr double kLeft = 52, kRight = 532, kTop = 12, kBottom = 212;
-constexpr int kMostTicksX = 8, kMostTicksY = 6;
+constexpr int kMaxTicksX = 8, kMaxTicksY = 6;
 
 std::string decimal(double value) {
   std::array<char, 32> text{};
@@ -163,14 +163,14 @@ class SeriesWriter {
 // ------------------------------------------------------------------ around the curves
 
 void write_grid(const Chart& chart, const Place& place, std::ostream& out) {
-  for (const Axis::Tick& tick : place.y.ticks(kMostTicksY)) {
+  for (const Axis::Tick& tick : place.y.ticks(kMaxTicksY)) {
     const double y = place.top(tick.value);
     out << "<path class=\"grid\" d=\"M" << kLeft << " " << decimal(y) << "H" << kRight << "\"/>"
         << "<text class=\"tick\" text-anchor=\"end\" x=\"" << kLeft - 8 << "\" y=\"" << decimal(y + 3.5)
         << "\">" << tick.text << "</text>";
   }
   out << "<path class=\"axis\" d=\"M" << kLeft << " " << kBottom << "H" << kRight << "\"/>";
-  std::vector<Axis::Tick> ticks = place.x.ticks(kMostTicksX);
+  std::vector<Axis::Tick> ticks = place.x.ticks(kMaxTicksX);
   // There are no half steps; of a logarithmic axis, whole decades are written.
   std::erase_if(ticks, [](const Axis::Tick& tick) { return tick.value != std::round(tick.value); });
   for (Axis::Tick& tick : ticks) {
@@ -219,8 +219,8 @@ void write_last_values(const Chart& chart, const Place& place, std::ostream& out
     if (series.curve->has_values()) labels.push_back({place.top(series.curve->last().y), &series});
   }
   constexpr double kApart = 13;
-  constexpr std::size_t kMostLabels = 14;
-  if (labels.size() > kMostLabels) return;
+  constexpr std::size_t kMaxLabels = 14;
+  if (labels.size() > kMaxLabels) return;
   std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
   double last = kTop - kApart;
   for (Label& label : labels) last = label.y = std::max(label.y, last + kApart);
@@ -262,7 +262,7 @@ std::optional<Place> place_of(const Chart& chart) {
   constexpr double kWide = 30;
   const bool log = chart.may_log && y.lowest > 0 && y.highest / y.lowest >= kWide;
   Place place{Axis(x.lowest, x.highest, false), Axis(y.lowest, y.highest, log)};
-  place.y.widen_to_ticks(kMostTicksY);
+  place.y.widen_to_ticks(kMaxTicksY);
   return place;
 }
 

@@ -10,17 +10,18 @@
 
 #include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/clock.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/scaling/statistics.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr std::int64_t kFewest = 5, kMostMessages = 200;
+constexpr std::int64_t kFewest = 5, kMaxMessages = 200;
 constexpr std::int64_t kBytesOfSize = std::int64_t{64} << 20;  ///< about so many are sent for each size
 
 std::int64_t messages_of(std::int64_t bytes) {
-  return std::clamp(kBytesOfSize / bytes, kFewest, kMostMessages);
+  return std::clamp(kBytesOfSize / bytes, kFewest, kMaxMessages);
 }
 
 std::vector<std::int64_t> sizes_between(std::int64_t smallest, std::int64_t largest) {
@@ -78,8 +79,8 @@ NetworkTimes measure_network(World& world) {
       .ranks = world.size(), .nodes = facts.num_nodes, .communicator = communicator->description()};
 
   const std::vector<std::string> hosts = world.all_gather(facts.hostname);
-  const std::vector<std::string> nodes = world.all_gather(std::to_string(facts.node));
-  std::set<std::string> seen{nodes.front()};
+  const std::vector<int> nodes = gather_values(world, facts.node);
+  std::set<int> seen{nodes.front()};
   for (int rank = 1; rank < world.size(); ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     if (times.nodes > 1 ? !seen.insert(nodes[index]).second : rank > 1) continue;

@@ -59,7 +59,7 @@ std::vector<std::string> options_of_point(const Study& study, const StudySize& s
 }
 
 std::string fault_of(const Study& study) {
-  if (study.sizes.empty() || study.rounds > kMostRounds) return "has no sizes, or too many rounds";
+  if (study.sizes.empty() || study.rounds > kMaxRounds) return "has no sizes, or too many rounds";
   for (std::size_t i = 0; i < study.sizes.size(); ++i) {
     const StudySize& size = study.sizes[i];
     if (size.ranks % size.nodes != 0 || (i > 0 && !(study.sizes[i - 1] < size)))

@@ -64,7 +64,7 @@ struct Study {
 };
 
 /// Upper limit of `Study::rounds`.
-inline constexpr int kMostRounds = 1000;
+inline constexpr int kMaxRounds = 1000;
 
 /// Returns what is wrong with a study that a file holds; empty: nothing.
 std::string fault_of(const Study& study);

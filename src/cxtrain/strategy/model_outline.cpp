@@ -56,6 +56,17 @@ RankMemory memory_of_training(std::span<const NamedTensor> parameters, const Opt
   return memory;
 }
 
+std::int64_t gradients_in_passing(std::span<const NamedTensor> parameters) {
+  std::int64_t largest = 0, second = 0;
+  for (const NamedTensor& parameter : parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    const auto bytes = static_cast<std::int64_t>(parameter.tensor.nbytes());
+    second = std::max(second, std::min(bytes, largest));
+    largest = std::max(bytes, largest);
+  }
+  return largest + second;
+}
+
 RankMemory memory_of_whole(const ModelOutline& model) {
   RankMemory memory = memory_of_tensors(all_tensors(model.module));
   for (const OptimizerTarget& target : model.targets)

@@ -19,7 +19,7 @@ struct ModelOutline {
   const PrecisionPolicy& precision;
 };
 
-/// Returns the memory of a rank that has the whole model, and trains it alone.
+/// Returns the memory of a rank that has the whole model, and trains it alone, without gradients in passing.
 RankMemory memory_of_whole(const ModelOutline& model);
 
 /// Returns the memory of the tensors that no optimizer trains: buffers, and other parameters with their
@@ -36,5 +36,10 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
 /// for each parameter besides.
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
                               const PrecisionPolicy& precision, int further_numbers = 0);
+
+/// Returns the bytes of gradients that backward has computed and nobody has added to sums or shards yet: those
+/// of the two largest of these parameters (measured; docs/larger_models.md). Strategies add them if gradients
+/// are added up or moved; else a parameter keeps the gradient that backward computes.
+std::int64_t gradients_in_passing(std::span<const NamedTensor> parameters);
 
 }  // namespace cxtrain

@@ -26,7 +26,7 @@ class CheckpointManager {
   /// Takes over a loaded state, before the hooks of the beginning (`TrainingState::load`).
   void restore(StateDict state, const RunFolder& from) { state_.load(std::move(state), from); }
   /// Restores what the hooks of the beginning may have changed.
-  void settle() { state_.settle(); }
+  void reapply_loaded_state() { state_.reapply_loaded_state(); }
 
   /// Gives the state to the callbacks, and begins to write the checkpoints that they plan. If the run ends by
   /// `vote`, waits until the checkpoints are complete. Returns whether a rank has seen this state saved by

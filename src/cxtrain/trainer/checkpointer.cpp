@@ -14,6 +14,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/state_json.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/strategy/local_step.h"
 
@@ -66,19 +67,19 @@ Checkpointer::Whole Checkpointer::whole_tensors() const {
   if (parts_.strategy == nullptr || parts_.strategy->ranks_keep_whole_models()) return whole;
   std::map<std::string, at::Tensor> here;
   for (NamedTensor& named : parts_.strategy->whole_tensors()) here.emplace(named.name, named.tensor);
-  std::string own;
+  std::vector<int> own;  // 1: the tensor is whole here
   for (NamedTensor& named : whole.model) {
     const auto found = here.find(named.name);
-    own += found != here.end() ? '1' : '0';
+    own.push_back(found != here.end() ? 1 : 0);
     if (found == here.end() || found->second.is_same(named.tensor)) continue;
     whole.tensors = Tensors::copies;
     named.tensor = found->second;
   }
   whole.holders.resize(whole.model.size());
-  const std::vector<std::string> ranks = parts_.world.all_gather(own);
+  const std::vector<std::vector<int>> ranks = gather_values(parts_.world, own);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t i = 0; i < whole.holders.size(); ++i)
-      if (ranks[rank][i] == '1') whole.holders[i].push_back(static_cast<int>(rank));
+      if (ranks[rank][i] == 1) whole.holders[i].push_back(static_cast<int>(rank));
   }
   return whole;
 }
@@ -141,8 +142,7 @@ std::optional<bool> Checkpointer::proceed() {
   if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
   std::string error;
-  for (const std::string& text : parts_.world.gather_root(to_message(Written{written_, own_error}))) {
-    const auto of_rank = from_message<Written>(text);
+  for (const Written& of_rank : gather_values_on_root(parts_.world, Written{written_, own_error})) {
     manifest_.files.insert(manifest_.files.end(), of_rank.files.begin(), of_rank.files.end());
     if (error.empty()) error = of_rank.error;
   }

@@ -16,10 +16,10 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::int64_t kMostSamples = 64;
+constexpr std::int64_t kMaxSamples = 64;
 /// Each part has as many samples as all before it together, and each is read twice. Another one is begun
 /// where it is likely to end before this.
-constexpr double kMostSeconds = 0.004;
+constexpr double kMaxSeconds = 0.004;
 constexpr std::string_view kSamples = " samples", kBetween = "; ";
 
 /// Puts back what is drawn of the processor's random numbers meanwhile.
@@ -45,8 +45,8 @@ class RandomNumbersKept {
 /// dataset, so that those before any number lie evenly.
 std::int64_t place_of(std::int64_t number, std::int64_t size) {
   std::int64_t reversed = 0;
-  for (std::int64_t bit = 1; bit < kMostSamples; bit *= 2) reversed = 2 * reversed + number / bit % 2;
-  return size / kMostSamples * reversed + size % kMostSamples * reversed / kMostSamples;
+  for (std::int64_t bit = 1; bit < kMaxSamples; bit *= 2) reversed = 2 * reversed + number / bit % 2;
+  return size / kMaxSamples * reversed + size % kMaxSamples * reversed / kMaxSamples;
 }
 
 Batch read_samples(const Dataset& dataset, std::int64_t begin, std::int64_t end) {
@@ -118,7 +118,7 @@ DataFingerprint fingerprint_of(const Dataset& dataset, const Clock& clock) {
   const double began = clock.now();
   Checksum first, second;
   try {
-    for (std::int64_t begin = 0, end = 1; begin < std::min(kMostSamples, dataset.size()); begin = end) {
+    for (std::int64_t begin = 0, end = 1; begin < std::min(kMaxSamples, dataset.size()); begin = end) {
       end = std::max<std::int64_t>(1, 2 * begin);
       const Batch batch = read_samples(dataset, begin, end);
       add(first, batch);
@@ -128,7 +128,7 @@ DataFingerprint fingerprint_of(const Dataset& dataset, const Clock& clock) {
       if (first.text() != second.text()) return {.samples = fingerprint.samples};
       if (begin == 0) fingerprint.sample = describe_content(batch);
       fingerprint.content.push_back(first.text().substr(0, 16));
-      if (2 * (clock.now() - began) > kMostSeconds) break;
+      if (2 * (clock.now() - began) > kMaxSeconds) break;
     }
   } catch (const std::exception&) {
     // The training comes upon it, where it is told with its step.

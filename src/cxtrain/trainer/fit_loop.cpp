@@ -21,7 +21,7 @@ FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimizatio
       optimization_(optimization),
       checkpoints_(of_fit.checkpoints),
       resumed_(of_fit.resumed) {
-  if (resumed_) run_agreed(context_.parts.world, [this] { take_place(); });
+  if (resumed_) run_agreed(context_.parts.world, [this] { restore_position(); });
   context_.progress.accumulate = limits().accumulate;
   context_.progress.samples_per_step = samples_per_step();
   context_.progress.max_epochs = limits().max_epochs;
@@ -57,7 +57,7 @@ void FitLoop::train_to_the_end() {
   context_.training_clock.restart();
   validated_at_ = context_.clock.now();
   context_.hooks.call(hooks::on_train_start);
-  if (checkpoints_ != nullptr) checkpoints_->settle();
+  if (checkpoints_ != nullptr) checkpoints_->reapply_loaded_state();
   vote();
   save_if_wanted();
   if (resumed_ && done()) warn_of_nothing_left();
@@ -88,7 +88,7 @@ std::int64_t FitLoop::samples_per_step() const {
 
 /// Batches that the saved state counts are batches of its ranks; its steps are the same here where as many
 /// samples go into each.
-void FitLoop::take_place() {
+void FitLoop::restore_position() {
   TrainState& state = context_.state;
   const Progress& saved = context_.progress;
   if (state.batch == 0) return;

@@ -77,7 +77,7 @@ class FitLoop final : private StepPlan, private StepObserver {
   void begin_vote(const StepResult& result);
   bool writes_checkpoint() const { return checkpoints_ != nullptr && checkpoints_->writing(); }
   void save_if_wanted();
-  void take_place();
+  void restore_position();
   std::int64_t samples_per_step() const;
 
   TrainContext& context_;

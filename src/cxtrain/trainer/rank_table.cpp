@@ -7,6 +7,7 @@
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/numa.h"
 
@@ -63,9 +64,7 @@ std::string rank_table(std::span<const RankPlace> places) {
 
 std::string gather_rank_table(World& world, const Plan& plan) {
   const RankPlan& own = plan.ranks.at(static_cast<std::size_t>(world.rank()));
-  std::vector<RankPlace> places;
-  for (const std::string& place : world.gather_root(to_message(own_place(world.facts(), own))))
-    places.push_back(from_message<RankPlace>(place));
+  const std::vector<RankPlace> places = gather_values_on_root(world, own_place(world.facts(), own));
   return places.empty() ? std::string() : rank_table(places);
 }
 

@@ -10,6 +10,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
 #include "cxtrain/strategy/local_step.h"
@@ -257,7 +258,7 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     if (world.is_root()) candidates = look(files, options, own_run);
   });
   for (const std::string& message : candidates.damaged) log_warning(message);
-  candidates = from_message<Candidates>(world.broadcast(to_message(candidates)));
+  candidates = broadcast_value(world, candidates);
   const std::string& asked = *options.ckpt_path;
   const bool or_another = candidates.of_a_run || asked == kAuto;
   for (const std::string& path : candidates.paths) {

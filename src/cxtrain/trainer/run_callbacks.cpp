@@ -20,7 +20,7 @@ std::optional<double> remaining_seconds(const World& world) {
   const std::optional<double> end = world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
   if (!end || *end > 0) return end;
   // The job runs: the variable is of another job, or says nothing.
-  log_warning("the end of the job's time, as SLURM_JOB_END_TIME says, lies in the past, and is not heeded");
+  log_warning("the end of the job's time, as SLURM_JOB_END_TIME says, lies in the past, and is ignored");
   return std::nullopt;
 }
 

@@ -11,6 +11,7 @@
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/machines.h"
 
@@ -28,21 +29,21 @@ struct OnMachine {
 /// nodes may share one, and then everybody tells everybody.
 OnMachine ranks_on_machine(World& world) {
   const WorldFacts& facts = world.facts();
-  const std::string mask = format_ranges(cores_of_mask());
+  const std::vector<int> mask = cores_of_mask();
   const Machines machines = gather_machines(world);
   OnMachine found;
   if (!machines.shared) {
-    for (const std::string& text : world.gather_node(mask)) found.masks.push_back(parse_ranges(text));
+    found.masks = gather_values_on_node(world, mask);
     found.own = static_cast<std::size_t>(facts.local_rank);
     return found;
   }
   const auto machine_of = [&](int node) { return machines.of_nodes[static_cast<std::size_t>(node)]; };
   const std::string machine = machine_of(facts.node);
-  const std::vector<std::string> everyone = world.all_gather(mask);
+  const std::vector<std::vector<int>> everyone = gather_values(world, mask);
   for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
     if (machine_of(facts.rank_nodes[rank]) != machine) continue;
     if (static_cast<int>(rank) == world.rank()) found.own = found.masks.size();
-    found.masks.push_back(parse_ranges(everyone[rank]));
+    found.masks.push_back(everyone[rank]);
   }
   found.nodes = static_cast<std::size_t>(std::ranges::count(machines.of_nodes, machine));
   return found;

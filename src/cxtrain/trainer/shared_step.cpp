@@ -6,10 +6,26 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/trained_optimizer.h"
 
 namespace cxtrain {
+namespace {
+
+/// What a rank with samples does next, for a rank without samples.
+struct Announcement {
+  int operation = 0;  ///< a `ManualOperation`
+  std::size_t optimizer = 0;
+
+  void fields(auto&& field) {
+    field("operation", operation);
+    field("optimizer", optimizer);
+  }
+  bool operator==(const Announcement&) const = default;
+};
+
+}  // namespace
 
 SharedStep::SharedStep(TrainContext& context,
                        const std::vector<std::unique_ptr<TrainedOptimizer>>& optimizers,
@@ -68,9 +84,8 @@ void SharedStep::begin_manual(const TrainedOptimizer& optimizer, ManualOperation
 
 /// Rank 0 has samples of every batch.
 void SharedStep::announce(ManualOperation operation, std::size_t optimizer) {
-  const std::string own = static_cast<char>(operation) + std::to_string(optimizer);
-  const std::string agreed = context_.parts.world.broadcast(own);
-  if (agreed == own) return;
+  const Announcement own{static_cast<int>(operation), optimizer};
+  if (broadcast_value(context_.parts.world, own) == own) return;
   throw TrainingError(
       "training_step of this rank and of rank 0 call optimizers in different orders; in manual "
       "optimization every rank calls the same methods in the same order");
@@ -78,10 +93,10 @@ void SharedStep::announce(ManualOperation operation, std::size_t optimizer) {
 
 void SharedStep::follow() {
   for (;;) {
-    const std::string announced = context_.parts.world.broadcast("");
-    const auto operation = static_cast<ManualOperation>(announced.front());
+    const Announcement announced = broadcast_value(context_.parts.world, Announcement{});
+    const auto operation = static_cast<ManualOperation>(announced.operation);
     if (operation == ManualOperation::end) return;
-    optimizers_.at(std::stoul(announced.substr(1)))->follow(operation);
+    optimizers_.at(announced.optimizer)->follow(operation);
   }
 }
 

@@ -18,7 +18,7 @@ namespace cxtrain {
 class TrainedOptimizer;
 
 /// An operation of manual optimization, which a rank announces to a rank without a sample.
-enum class ManualOperation : char { minimize = 'm', zero_grad = 'z', step = 's', end = 'e' };
+enum class ManualOperation { minimize, zero_grad, step, end };
 
 /// What the optimizers of a fit share: the micro-batch in progress, the loss scale, and, in manual
 /// optimization, the operations in which a rank without a sample takes part. Nothing here waits for the

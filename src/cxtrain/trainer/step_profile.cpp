@@ -7,6 +7,7 @@
 
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/profile.h"
 
@@ -60,9 +61,7 @@ void StepProfile::report(GradientExchange* exchange) {
     own.exchange = times_of(*exchange);
     own.profile.connections = exchange->connections();
   }
-  std::vector<RankReport> reports;
-  for (const std::string& rank : world.gather_root(to_message(own)))
-    reports.push_back(from_message<RankReport>(rank));
+  std::vector<RankReport> reports = gather_values_on_root(world, own);
   if (trace_ != nullptr) trace_->finish(session_.context().run);
   if (!world.is_root()) return;
   const Profile profile = summary_of(std::move(reports));

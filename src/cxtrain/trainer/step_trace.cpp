@@ -19,6 +19,7 @@
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/cluster/clock_offset.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 
@@ -129,7 +130,7 @@ StepTrace::~StepTrace() {
 void StepTrace::on_train_start(Run& run) {
   window_ = trace_window(run.global_step(), steps_);
   const auto now = static_cast<std::int64_t>(seconds_since_1970() * 1e9);
-  origin_ = std::stoll(run.world().broadcast(std::to_string(now)));
+  origin_ = broadcast_value(run.world(), now);
 }
 
 void StepTrace::on_train_batch_start(Run& run, const Batch&, std::int64_t) {
@@ -176,9 +177,7 @@ void StepTrace::finish(Run& run) {
   part_.rank = world.rank();
   part_.host = world.facts().hostname;
   if (!stopped_) part_.error = "the fit ended before step " + std::to_string(window_.first);
-  std::vector<TracePart> parts;
-  for (const std::string& part : world.gather_root(to_message(part_)))
-    parts.push_back(from_message<TracePart>(part));
+  std::vector<TracePart> parts = gather_values_on_root(world, part_);
   if (!world.is_root()) return;
   std::erase_if(parts, [](const TracePart& part) {
     if (part.events > 0) return false;

@@ -155,7 +155,7 @@ void TrainingState::load(StateDict state, const RunFolder& from) {
   loaded_.emplace(Loaded{std::move(state), from});
 }
 
-void TrainingState::settle() {
+void TrainingState::reapply_loaded_state() {
   if (!loaded_) return;
   const StateDict& state = loaded_->state;
   model_->load_flags(state.section(model_->state_key()));

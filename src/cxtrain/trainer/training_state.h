@@ -36,7 +36,7 @@ class TrainingState {
   void load(StateDict state, const RunFolder& from);
   /// After the hooks of a beginning: what they may have changed in what was loaded. Then the files of
   /// metrics go back to the rows that they had. Does nothing where nothing was loaded.
-  void settle();
+  void reapply_loaded_state();
 
  private:
   class Model;

@@ -56,30 +56,30 @@ class LinksToNobody final : public Links {
 };
 
 /// What a watchdog was the first to say.
-class FirstBark {
+class FirstAlarm {
  public:
   void operator()(Watchdog::Cause cause, const std::string& operation) {
     {
       const std::lock_guard lock(mutex_);
-      if (!bark_) bark_ = {cause, operation};
+      if (!alarm_) alarm_ = {cause, operation};
     }
     changed_.notify_all();
   }
   std::optional<std::pair<Watchdog::Cause, std::string>> wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(60), [this] { return bark_.has_value(); });
-    return bark_;
+    changed_.wait_for(lock, std::chrono::seconds(60), [this] { return alarm_.has_value(); });
+    return alarm_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::pair<Watchdog::Cause, std::string>> bark_;
+  std::optional<std::pair<Watchdog::Cause, std::string>> alarm_;
 };
 
 TEST_CASE("the watchdog sees an exchange that does not end, and a link that is broken") {
   const bool gone = GENERATE(false, true);
-  FirstBark first;
+  FirstAlarm first;
   Watchdog watchdog(gone ? 1000 : 0.2,
                     [&](Watchdog::Cause cause, const char* operation, double) { first(cause, operation); });
   std::vector<float> values(1000, 1);
@@ -88,10 +88,10 @@ TEST_CASE("the watchdog sees an exchange that does not end, and a link that is b
                           watchdog);
     courier.post(std::make_unique<SumInPlace>(reinterpret_cast<std::byte*>(values.data()),
                                               c10::ScalarType::Float, values.size(), ReduceOp::sum, 1));
-    const auto bark = first.wait();
-    REQUIRE(bark.has_value());
-    CHECK(bark->first == (gone ? Watchdog::Cause::error : Watchdog::Cause::deadline));
-    CHECK(bark->second == (gone ? "node 1 is gone" : "all_reduce over nodes"));
+    const auto alarm = first.wait();
+    REQUIRE(alarm.has_value());
+    CHECK(alarm->first == (gone ? Watchdog::Cause::error : Watchdog::Cause::deadline));
+    CHECK(alarm->second == (gone ? "node 1 is gone" : "all_reduce over nodes"));
   }  // ends although the exchange does not
   CHECK(values == std::vector<float>(1000, 1));
 }

@@ -11,7 +11,7 @@ namespace cxtrain::test {
 
 namespace {
 
-constexpr int kMostDevices = 16;
+constexpr int kMaxDevices = 16;
 constexpr unsigned kPool = 32;  // CUDA's, of each priority
 
 /// A point in a stream: all that came before it.
@@ -23,7 +23,7 @@ struct FakeEvent {
 };
 
 thread_local c10::DeviceIndex current_device = 0;
-thread_local std::array<c10::StreamId, kMostDevices> current_streams{};
+thread_local std::array<c10::StreamId, kMaxDevices> current_streams{};
 
 c10::Stream stream_of(c10::Device device, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, device, id);
@@ -66,7 +66,7 @@ c10::Stream FakeGuard::getStream(c10::Device device) const {
 c10::Stream FakeGuard::getDefaultStream(c10::Device device) const { return stream_of(checked(device), 0); }
 
 c10::Stream FakeGuard::getStreamFromGlobalPool(c10::Device device, bool high_priority) const {
-  static std::array<std::array<std::atomic<unsigned>, 2>, kMostDevices> used{};
+  static std::array<std::array<std::atomic<unsigned>, 2>, kMaxDevices> used{};
   device = checked(device);
   const unsigned turn = used[static_cast<std::size_t>(device.index())][high_priority ? 1 : 0]++ % kPool;
   return stream_of(device, 1 + (high_priority ? kPool : 0) + turn);

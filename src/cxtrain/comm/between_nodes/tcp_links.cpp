@@ -26,10 +26,10 @@ namespace {
 
 /// Addresses and secret of a rank, for the other ranks of its rail.
 struct Listener {
-  std::array<std::uint32_t, kMostAddresses> addresses{};  ///< of `network_addresses`; 0: none
-  std::array<char, 40> machine{};                         ///< `machine_id`
-  std::uint64_t token = 0;                                ///< of the job: the first node's counts
-  std::uint32_t port = 0;                                 ///< 0: cannot listen
+  std::array<std::uint32_t, kMaxAddresses> addresses{};  ///< of `network_addresses`; 0: none
+  std::array<char, 40> machine{};                        ///< `machine_id`
+  std::uint64_t token = 0;                               ///< of the job: the first node's counts
+  std::uint32_t port = 0;                                ///< 0: cannot listen
 };
 static_assert(std::is_trivially_copyable_v<Listener>);
 

@@ -15,8 +15,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kAlignment = 64;    // bytes, of LibTorch's own tensors
-constexpr std::size_t kMostPieces = 256;  // pieces of memory; each piece has an open file
+constexpr std::size_t kAlignment = 64;   // bytes, of LibTorch's own tensors
+constexpr std::size_t kMaxPieces = 256;  // pieces of memory; each piece has an open file
 
 /// At the beginning of a letter's memory.
 struct alignas(kAlignment) Seal {
@@ -68,7 +68,7 @@ std::shared_ptr<SharedMemory> Mailbox::free_memory(std::size_t bytes) {
   const auto fits = [needed](const auto& each) { return each->bytes() == needed && is_free(*each); };
   const auto found = std::find_if(own_.begin(), own_.end(), fits);
   if (found != own_.end()) return *found;
-  if (own_.size() == kMostPieces) return nullptr;
+  if (own_.size() == kMaxPieces) return nullptr;
   std::shared_ptr<SharedMemory> made = SharedMemory::create(needed);
   if (made != nullptr) own_.push_back(made);
   return made;
