@@ -219,9 +219,10 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
       plan.comm_hook && plan.world_size > 1 ? 1 + plan.comm_hook->traits.remembered_gradients : 1;
   // An outer step keeps its start and its momentum, of the pieces of the rank.
   const int outer = args.model_averaging_period > 0 && plan.num_nodes > 1 && has_outer_step(args) ? 2 : 0;
-  RankMemory untrained = memory_of_untrained(model), whole, divided;
-  if (plan.accumulate_grad_batches > 1)
-    untrained.gradients += gradients_in_passing(model.module.all_parameters());
+  const RankMemory untrained = memory_of_untrained(model);
+  const std::int64_t in_passing =
+      plan.accumulate_grad_batches > 1 ? gradients_in_passing(model.module.all_parameters()) : 0;
+  RankMemory whole, divided;
   for (const OptimizerTarget& target : model.targets) {
     const bool divides = !std::holds_alternative<LibTorchOptimizer>(target.optimizer) &&
                          asked.value_or(division_pays(target.optimizer, target.parameters));
@@ -232,9 +233,10 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
   std::vector<RankMemory> memory;
   for (const int of_node : ranks_on_nodes(plan)) {
     const int ranks = plan.accelerator == "cpu" ? of_node : 1;
-    memory.push_back({.parameters = untrained.parameters + whole.parameters + divided.parameters / ranks,
-                      .gradients = untrained.gradients + gradients * (whole.gradients + divided.gradients),
-                      .optimizer = whole.optimizer + divided.optimizer / ranks});
+    memory.push_back(
+        {.parameters = untrained.parameters + whole.parameters + divided.parameters / ranks,
+         .gradients = untrained.gradients + in_passing + gradients * (whole.gradients + divided.gradients),
+         .optimizer = whole.optimizer + divided.optimizer / ranks});
   }
   return memory;
 }

@@ -284,6 +284,20 @@ class ZeroStrategy final : public ReplicatedStrategy {
   std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 
+/// Returns the bytes of gradients in the largest row.
+std::int64_t largest_row(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes) {
+  std::int64_t largest = 0;
+  for (const DividedRow& row : divided_rows(parameters, /*ranks=*/1, row_bytes)) {
+    std::int64_t bytes = 0;
+    for (const std::size_t parameter : row.parameters) {
+      const at::Tensor& tensor = parameters[parameter].tensor;
+      if (tensor.requires_grad()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
 }  // namespace
 
 std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model) {
@@ -295,12 +309,9 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
   const RankMemory undivided = memory_of_untrained(model);
-  // About three rows of gradients exist at a time.
-  constexpr std::int64_t kRows = 3, kMaxRows = 64;
-  const std::int64_t rows = args.bucket_bytes == 0
-                                ? whole.gradients
-                                : kRows * std::max(args.bucket_bytes, whole.gradients / kMaxRows);
-  const std::int64_t in_passing = gradients_in_passing(model.module.all_parameters());
+  const std::vector<NamedTensor> parameters_of_model = model.module.all_parameters();
+  // Rows of gradients that exist at a time (measured). Scatters of gathered blocks wait for gathers.
+  const std::int64_t rows = (gathers ? 5 : 3) * largest_row(parameters_of_model, args.bucket_bytes);
   std::vector<RankMemory> memory;
   for (const int of_node : ranks_on_nodes(plan)) {
     const int among = stage == 3 && place != ParameterPlace::all ? of_node : plan.world_size;
@@ -309,13 +320,14 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
         undivided.parameters + (whole.parameters - undivided.parameters) / (one_copy ? of_node : 1);
     // Gathered rows have places for parameters that are whole on every rank, too.
     if (gathers)
-      parameters = undivided.parameters +
-                   memory_of_tensors(model.module.all_parameters()).parameters / among +
+      parameters = undivided.parameters + memory_of_tensors(parameters_of_model).parameters / among +
                    slot_bytes(model.module, *blocks, among, args.bucket_bytes);
     const std::int64_t shard = whole.gradients / among;
-    std::int64_t gradients = whole.gradients + (plan.accumulate_grad_batches > 1 ? in_passing : 0);
-    if (stage > 1 && among > 1) {
-      gradients = shard + std::min(rows, whole.gradients) + in_passing;
+    std::int64_t gradients = whole.gradients;
+    if (stage == 1 || among == 1) {
+      if (plan.accumulate_grad_batches > 1) gradients += gradients_in_passing(parameters_of_model);
+    } else {
+      gradients = shard + std::min(rows, whole.gradients);
       const bool sums_whole = args.accumulation == Accumulation::whole;
       if (plan.accumulate_grad_batches > 1) gradients += sums_whole ? whole.gradients : shard;
     }

@@ -107,7 +107,7 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   const auto zero = [](const std::string& bucket_bytes) {
     return plan_of("zero", {{"stage", "3"}, {"bucket_bytes", bucket_bytes}}, 4).plan.memory[3];
   };
-  CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + 3'000'000 + kPassing, kWhole / 2});
+  CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
   // Each block is a row of its own, and is gathered while the block before it runs; the last block has the
   // first block's weight.
   const RankMemory gathered =
@@ -115,13 +115,13 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   CHECK(gathered.parameters >= kWhole / 4 + kWhole);
   CHECK(gathered.parameters < kWhole / 4 + kWhole + 100'000);
   CHECK(gathered.optimizer == kWhole / 2);
-  CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole + kPassing, kWhole / 2});
+  CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
   // With accumulation whole gradients, or the shards of a micro-batch and of the sum.
   Options accumulates = options_for("zero", {{"stage", "2"}, {"bucket_bytes", "1000"}}, 4);
   accumulates.trainer.accumulate_grad_batches = 2;
-  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole + kWhole / 4 + 3 * (kWhole / 64) + kPassing);
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole + kWhole / 4 + kWhole);
   accumulates.strategy.args["accumulation"] = "shards";
-  CHECK(plan_of(accumulates).plan.memory[0].gradients == 2 * kWhole / 4 + 3 * (kWhole / 64) + kPassing);
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == 2 * kWhole / 4 + kWhole);
   // A micro-batch's gradients are added to those of the micro-batches before.
   Options ddp_accumulates = options_for("ddp", {}, 2);
   ddp_accumulates.trainer.accumulate_grad_batches = 2;
@@ -171,8 +171,35 @@ TEST_CASE("frozen parameters have no gradients under zero", "[plan_memory]") {
         .gradients;
   };
   constexpr std::int64_t kHalf = kWhole / 2;
-  CHECK(gradients("1000000") == kHalf / 4 + 3'000'000 + kHalf);
-  CHECK(gradients("0") == kHalf / 4 + 2 * kHalf);
+  CHECK(gradients("1000000") == kHalf / 4 + kHalf);
+  CHECK(gradients("0") == kHalf / 4 + kHalf);
+}
+
+/// Eight blocks of a million parameters.
+class Long : public ChainModule {
+ public:
+  Long() {
+    for (int i = 0; i < 8; ++i)
+      add_block(std::to_string(i), torch::nn::Linear(torch::nn::LinearOptions(1000, 1000).bias(false)));
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return run_blocks(batch).tensor().mean();
+  }
+  Optimizers configure_optimizers() override { return Adam{.lr = 0.1}; }
+};
+
+TEST_CASE("zero has some rows of gradients besides its shard, each at least a parameter", "[plan_memory]") {
+  const auto gradients = [](const std::string& parameters, const std::string& bucket_bytes) {
+    const std::map<std::string, std::string> args{
+        {"stage", "3"}, {"parameters", parameters}, {"bucket_bytes", bucket_bytes}};
+    return plan_of(options_for("zero", args, 4), [] { return std::make_unique<Long>(); })
+        .plan.memory[0]
+        .gradients;
+  };
+  constexpr std::int64_t kBlock = 4'000'000;
+  CHECK(gradients("mapped", "1000") == 2 * kBlock + 3 * kBlock);
+  CHECK(gradients("mapped", "5000000") == 2 * kBlock + 3 * 2 * kBlock);
+  CHECK(gradients("all", "1000") == 2 * kBlock + 5 * kBlock);
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {

@@ -320,8 +320,11 @@ TEST_CASE("a rank takes the memory that plan states") {
     const char* strategy;
   };
   const Row row = GENERATE(values<Row>({{1, "single"},
+                                        {1, "single --accumulate_grad_batches 2"},
                                         {2, "ddp"},
+                                        {2, "ddp --accumulate_grad_batches 2"},
                                         {2, "zero --strategy.stage 1"},
+                                        {2, "zero --strategy.stage 1 --accumulate_grad_batches 2"},
                                         {2, "zero --strategy.stage 2"},
                                         {2, "zero"},
                                         {2, "zero --strategy.parameters all"},
@@ -343,7 +346,7 @@ TEST_CASE("a rank takes the memory that plan states") {
     return run_json(dir)["pss_bytes"].get<double>();
   };
   const std::string tiny = " --model.width 16 --model.layers 4",
-                    large = " --model.width 512 --model.layers 8";
+                    large = " --model.width 1024 --model.layers 4";
   const double planned = planned_bytes(row.ranks, options + large) - planned_bytes(row.ranks, options + tiny);
   const double found = taken(large) - taken(tiny);
   CAPTURE(planned, found);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::array<int, 5> kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMaxFrames = 100;
-/// Where the loader's lock, which finding names takes, is held by a thread that waits for this one.
+/// The report waits no longer for the loader's lock, which a thread that waits for this one may hold.
 constexpr unsigned kMaxSeconds = 10;
 
 std::string_view name_of_crash(int signal) {

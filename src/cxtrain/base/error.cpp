@@ -38,8 +38,8 @@ std::string without_frames(std::string text) {
   return text;
 }
 
-constexpr std::size_t kMaxBytes = 3800;  // of all problems together
-constexpr std::size_t kMaxOfOne = 1000;  // of one text of a problem
+constexpr std::size_t kMaxBytes = 3800;      // of all problems together
+constexpr std::size_t kMaxTextBytes = 1000;  // of one text of a problem
 
 }  // namespace
 
@@ -135,8 +135,8 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems) {
   std::vector<Problem> told;
   std::size_t bytes = 0;
   for (const Problem& problem : problems) {
-    Problem next{shortened(problem.option, kMaxOfOne / 4), shortened(problem.message, kMaxOfOne),
-                 shortened(problem.hint, kMaxOfOne), problem.code};
+    Problem next{shortened(problem.option, kMaxTextBytes / 4), shortened(problem.message, kMaxTextBytes),
+                 shortened(problem.hint, kMaxTextBytes), problem.code};
     bytes += to_line(next).size() + 1;
     if (told.size() == kMaxProblems || (bytes > kMaxBytes && !told.empty())) {
       told.push_back(

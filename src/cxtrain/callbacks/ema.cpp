@@ -14,9 +14,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/optim/optimizer_ref.h"
-#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/checkpoint_name.h"
 #include "cxtrain/callbacks/monitored_metric.h"

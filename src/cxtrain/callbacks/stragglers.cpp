@@ -12,7 +12,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr double kFewestSteps = 5, kMaxSteps = 5000;  // of a window
+constexpr double kMinSteps = 5, kMaxSteps = 5000;  // of a window
 constexpr double kWindowSeconds = 0.6;
 
 std::string in_milliseconds(double seconds) {
@@ -26,7 +26,7 @@ std::string in_milliseconds(double seconds) {
 void Stragglers::on_train_start(Run& run) {
   const bool crowded = cores_of_this_process() < world_.facts().local_size && cores_of_this_process() > 1;
   looks_ = !world_.any_rank(crowded);
-  window_ = static_cast<std::size_t>(kFewestSteps);
+  window_ = static_cast<std::size_t>(kMinSteps);
   steps_.reserve(static_cast<std::size_t>(kMaxSteps));
   of_all_ranks_.resize(static_cast<std::size_t>(world_.size()) + 1);
   last_step_ = run.global_step();
@@ -62,7 +62,7 @@ void Stragglers::exchange(Run& run) {
   world_.sum(of_all_ranks_);
   const double step_seconds = of_all_ranks_[ranks];
   window_ = static_cast<std::size_t>(
-      std::clamp(std::ceil(kWindowSeconds / std::max(step_seconds, 1e-6)), kFewestSteps, kMaxSteps));
+      std::clamp(std::ceil(kWindowSeconds / std::max(step_seconds, 1e-6)), kMinSteps, kMaxSteps));
   steps_.clear();
   const auto found = detector_.add({of_all_ranks_.data(), ranks});
   note_place();  // what the exchange has taken is nobody's work

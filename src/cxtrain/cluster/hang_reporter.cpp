@@ -246,7 +246,7 @@ void HangReporter::end_broken(const char* error, const std::string& record) {
   _exit(status);
 }
 
-void HangReporter::end_job(const Watchdog::WaitInfo& wait, double seconds, const std::string& record) {
+void HangReporter::end_late(const Watchdog::WaitInfo& wait, double seconds, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
   const LivenessProbe::State own = state(wait, /*late=*/true);
   std::vector<LivenessProbe::Answer> answers;

@@ -40,7 +40,7 @@ class HangReporter {
 
   /// This rank has waited for `wait` for too long: reports the ranks that did not come, or waits for
   /// another rank to do so. Ends the process.
-  [[noreturn]] void end_job(const Watchdog::WaitInfo& wait, double seconds, const std::string& record);
+  [[noreturn]] void end_late(const Watchdog::WaitInfo& wait, double seconds, const std::string& record);
   /// Something that this rank needs to reach the others is broken: reports `error` and ends the process.
   [[noreturn]] void end_broken(const char* error, const std::string& record);
   /// A signal has come, and the wait goes on: writes what would be lost.

@@ -142,7 +142,7 @@ MpiWorld::Connection::Connection(double timeout_seconds)
                  const std::string record = watchdog.record();
                  if (cause == Watchdog::Cause::signal) return hang_reporter.save(record);
                  if (cause == Watchdog::Cause::error) hang_reporter.end_broken(operation, record);
-                 hang_reporter.end_job(watchdog.wait_of_alarm(), seconds, record);
+                 hang_reporter.end_late(watchdog.wait_of_alarm(), seconds, record);
                },
                {.descriptor = hang_reporter.descriptor(),
                 .work = [this](const Watchdog::WaitInfo& wait) { hang_reporter.answer(wait); }}),

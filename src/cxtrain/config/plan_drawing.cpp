@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxBoxes = 4;        // of nodes
 constexpr std::size_t kMaxRanksDrawn = 64;  // of a node
 constexpr std::size_t kLongestCell = 24;    // of what a rank's box says
-constexpr int kFewestColumns = 24, kMaxColumns = 100;
+constexpr int kMinColumns = 24, kMaxColumns = 100;
 
 /// Columns of a text on a terminal: bytes that do not continue a character of UTF-8.
 std::size_t columns_of(std::string_view text) {
@@ -173,7 +173,7 @@ class NodeDrawing {
 }  // namespace
 
 std::string draw_nodes(const Plan& plan, const Hardware& hardware, int columns) {
-  if (plan.ranks.empty() || hardware.nodes.empty() || columns < kFewestColumns) return {};
+  if (plan.ranks.empty() || hardware.nodes.empty() || columns < kMinColumns) return {};
   std::ostringstream out;
   const std::vector<NodeBox> boxes = boxes_of(plan, hardware);
   NodeDrawing drawing(hardware, static_cast<std::size_t>(std::min(columns, kMaxColumns)) - 2);

@@ -9,7 +9,6 @@
 #include <cstdlib>
 
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/doctor/probe.h"
 

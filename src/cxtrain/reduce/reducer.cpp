@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/cluster/exchange.h"

@@ -15,8 +15,6 @@
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
-namespace {}  // namespace
-
 void verify_same_parameters(std::span<const NamedTensor> parameters, World& world) {
   std::vector<std::string> own;
   for (const NamedTensor& parameter : parameters)

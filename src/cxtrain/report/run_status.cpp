@@ -23,7 +23,7 @@ constexpr double kSilence = 120;  // s
 
 /// How much of the ends of events files is read, and of how many ranks: they may be many and long.
 constexpr std::uint64_t kEndOfEvents = std::uint64_t{64} << 10;
-constexpr int kMaxRanks = 64;
+constexpr int kMaxRanksRead = 64;
 constexpr std::size_t kMaxErrors = 5;
 
 bool is_run(Filesystem& files, const std::string& path) {
@@ -58,7 +58,7 @@ void read_errors(Filesystem& files, RunStatus& status) {
     if (event.event == RunEvent::Kind::error) errors.push_back(event);
     if (event.event == RunEvent::Kind::straggler) status.straggler = shortened(line_of(event));
   };
-  for (int rank = 0; rank < kMaxRanks; ++rank) {
+  for (int rank = 0; rank < kMaxRanksRead; ++rank) {
     try {
       read_run_events(files, status.run, rank, kEndOfEvents, take);
     } catch (const FileError&) {

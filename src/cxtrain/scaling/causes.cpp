@@ -39,9 +39,9 @@ class ExposedExchanges {
         backward_(size.phase("backward")),
         seconds_(size.exchange.seconds),
         tail_(tail_of(size.exchange)) {
-    constexpr double kMax = 1.5;
+    constexpr double kMaxSteps = 1.5;
     const double alone = exposed_exchanges_of(size);
-    if (alone > 0) in_steps_ = std::min(kMax, exposed_ / alone);
+    if (alone > 0) in_steps_ = std::min(kMaxSteps, exposed_ / alone);
   }
 
   /// Notes what is gained if exchanges take so long alone, with such a tail (`exposed_exchanges`).

@@ -17,11 +17,11 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::int64_t kFewest = 5, kMaxMessages = 200;
+constexpr std::int64_t kMinMessages = 5, kMaxMessages = 200;
 constexpr std::int64_t kBytesOfSize = std::int64_t{64} << 20;  ///< about so many are sent for each size
 
 std::int64_t messages_of(std::int64_t bytes) {
-  return std::clamp(kBytesOfSize / bytes, kFewest, kMaxMessages);
+  return std::clamp(kBytesOfSize / bytes, kMinMessages, kMaxMessages);
 }
 
 std::vector<std::int64_t> sizes_between(std::int64_t smallest, std::int64_t largest) {

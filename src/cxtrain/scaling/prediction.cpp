@@ -19,7 +19,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kFewestSizes = 3;
+constexpr std::size_t kMinSizes = 3;
 
 /// The rounds of a size that were measured.
 struct SizeRounds {
@@ -205,7 +205,7 @@ std::vector<Law> possible_laws(ScalingMode mode, bool with_exchanges) {
 Law hidden_bytes(ScalingMode mode, std::span<const SizeTimes> sizes, double own_error) {
   const Law bytes{.term = &kBytes};
   const std::span<const SizeTimes> others = without_smallest(sizes);
-  if (numbers_of_ranks(others) >= kFewestSizes) own_error = own_error_of(mode, bytes, others);
+  if (numbers_of_ranks(others) >= kMinSizes) own_error = own_error_of(mode, bytes, others);
   return {.term = &kBytes, .without_smallest = true, .own_error = own_error};
 }
 
@@ -246,7 +246,7 @@ std::string text_of(ScalingMode mode, const std::vector<Law>& laws) {
 std::string refusal_of(int ranks, std::size_t sizes, double own_error, int largest) {
   constexpr int kFurthest = 16;
   constexpr double kWorstOwnError = 0.1;
-  if (sizes < kFewestSizes)
+  if (sizes < kMinSizes)
     return "a prediction needs three measured sizes, and the study has " + std::to_string(sizes) +
            ": measure more with --ranks";
   if (ranks > kFurthest * largest)
@@ -339,7 +339,7 @@ Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
   const ScalingMode mode = result.study.mode;
   Forecast found;
   std::vector<Law> laws;
-  if (numbers_of_ranks(sizes) >= kFewestSizes) {
+  if (numbers_of_ranks(sizes) >= kMinSizes) {
     laws = plausible_laws(mode, sizes, noise_of(rounds));
     found.own_error = laws.front().own_error;
     found.model = text_of(mode, laws);

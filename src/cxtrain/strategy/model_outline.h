@@ -37,9 +37,10 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
                               const PrecisionPolicy& precision, int further_numbers = 0);
 
-/// Returns the bytes of gradients that backward has computed and nobody has added to sums or shards yet: those
-/// of the two largest of these parameters (measured; docs/larger_models.md). Strategies add them if gradients
-/// are added up or moved; else a parameter keeps the gradient that backward computes.
+/// Returns the bytes of gradients that backward has computed and nobody has added to the sums of earlier
+/// micro-batches yet: those of the two largest of these parameters (measured; docs/larger_models.md). Without
+/// accumulation a parameter keeps the gradient that backward computes. The second gradient of a parameter
+/// that two modules share is not counted.
 std::int64_t gradients_in_passing(std::span<const NamedTensor> parameters);
 
 }  // namespace cxtrain

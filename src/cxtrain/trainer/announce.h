@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cxtrain/config/hyperparameters.h"
-#include "cxtrain/config/options.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/trainer/train_context.h"
 

@@ -17,8 +17,6 @@
 
 namespace cxtrain {
 
-class DataModule;
-
 /// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers
 /// only.
 struct FitLimits {

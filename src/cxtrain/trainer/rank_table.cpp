@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cxtrain/base/joined.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"

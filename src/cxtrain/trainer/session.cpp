@@ -66,8 +66,9 @@ void Session::open() {
 
 void Session::open_folder() {
   if (!continues_) state_.log_dir.clear();
-  // Who wants no logger wants no files.
-  if (!inputs_.options.trainer.logger) return;
+  // Who wants no logger wants no files. A fit that failed to make its folder leaves none to the calls after
+  // it.
+  if (!inputs_.options.trainer.logger || (continues_ && state_.log_dir.empty())) return;
   using Use = SessionFolder::Use;
   const Use use = continues_ ? Use::extend : goes_on_in_place_ ? Use::resume : Use::make;
   const std::string& path = continues_          ? state_.log_dir

@@ -90,8 +90,9 @@ class Session {
   /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which
   /// is logged and written down where they do not. Collective.
   RunSummary finish();
-  /// The same, unchecked, for a run that a signal has stopped, with its exit status. The files come first:
-  /// there may be no time for more. Every rank calls it.
+  /// The same, unchecked, for a run that a signal has stopped, with its exit status. Runs `on_exception` of
+  /// the callbacks, and writes the files before it reads all parameters: there may be no time for more. Every
+  /// rank calls it.
   RunSummary stop(const Interrupted& signal);
   /// Runs `on_exception` of the callbacks, and writes what is known when the run fails. Not collective.
   void fail(const std::exception& error) noexcept;

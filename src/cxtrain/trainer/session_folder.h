@@ -13,8 +13,8 @@ namespace cxtrain {
 
 class World;
 
-/// The folder of a run, as far as one call of a trainer writes it: made or taken, locked for this job, and
-/// written on rank 0.
+/// The folder of a run, as far as one call of a trainer writes it. Rank 0 makes or takes the folder, locks it
+/// for this job and writes its files. Each rank writes its log and its predictions.
 class SessionFolder {
  public:
   /// What the call does with the folder.
@@ -29,8 +29,8 @@ class SessionFolder {
   /// Takes the folder, and writes nothing in it yet. `path`: the folder; with `make` the folder in which runs
   /// have theirs. `timeout_seconds`: how long ranks wait for each other. Throws ConfigError. Collective.
   void open(Use use, const std::string& path, double timeout_seconds);
-  /// From then on files are written. Opens the log's file and writes `config.yaml`, except for `extend`.
-  /// `config`: empty: no `config.yaml`. Collective.
+  /// From then on files are written. Opens the log's file and writes `config.yaml`, except for `extend`. With
+  /// `resume`, removes the file that said how the run ended. `config`: empty: no `config.yaml`. Collective.
   void begin_files(const std::string& config);
 
   /// Empty before `open`: nothing is written.

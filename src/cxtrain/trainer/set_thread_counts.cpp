@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/machines.h"

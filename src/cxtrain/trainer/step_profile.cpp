@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/readable_bytes.h"

@@ -26,11 +26,11 @@ TrainContext::TrainContext(Parts p)
     : parts(std::move(p)),
       run({parts.world, parts.module, parts.plan, parts.log_dir, parts.files, &parts.strategy, metrics, rows,
            state, progress, requests, saved}),
-      hooks(run, parts.module, metrics),
       rows(metrics, parts.world, state, progress, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last,
               {parts.data, parts.module, parts.world.rank()}),
-      voting(parts.world, requests, votes_within_step(parts)) {
+      voting(parts.world, requests, votes_within_step(parts)),
+      hooks(run, parts.module, metrics) {
   progress.log_every_n_steps = parts.options.trainer.log_every_n_steps;
   progress.votes_within_step = votes_within_step(parts);
 }

@@ -77,13 +77,13 @@ class TrainContext {
   Requests requests;       ///< of this rank
   SavedCheckpoints saved;  ///< that this rank has seen
   Run run;                 ///< what callbacks and modules see of all this
-  HookCaller hooks;
   SteadyClock clock;
   TrainingClock training_clock{clock};
   MetricRows rows;
   DeviceLoader batches;
   StepVoting voting;
   Tuned tuned;
+  HookCaller hooks;  ///< the last member: callbacks may refer to all others until they end
 };
 
 }  // namespace cxtrain
