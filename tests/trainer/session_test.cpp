@@ -142,6 +142,18 @@ TEST_CASE("a strategy that fails ends the session in order, wherever it fails") 
   CHECK(bench.hooks == (had_begun ? Notes{"setup fit", "on_exception no more"} : Notes{}));
 }
 
+TEST_CASE("a call after a fit that made no folder writes nothing") {
+  Bench bench;
+  bench.kept.fitted = TrainState{.global_step = 1};
+  {
+    Session session = bench.session(Stage::test);
+    session.open();
+    CHECK(session.folder().path().empty());
+    CHECK(session.finish().status == "done");
+  }
+  for (const char* path : {"/run.json", "/run.lock", "/runs"}) CHECK_FALSE(bench.files.status(path));
+}
+
 TEST_CASE("callbacks hear of a run's beginning, of its end, and of the error that ends it") {
   class Failing : public Regression {
    public:

@@ -58,12 +58,8 @@ void give_back_device_memory(at::Device device) {
 
 class Trials {
  public:
-  Trials(Session& session, Optimization& optimization, const Loaders& loaders, std::int64_t steps)
-      : session_(session),
-        context_(session.context()),
-        optimization_(optimization),
-        loaders_(loaders),
-        steps_(steps) {}
+  Trials(TrainContext& context, Optimization& optimization, const Loaders& loaders, std::int64_t steps)
+      : context_(context), optimization_(optimization), loaders_(loaders), steps_(steps) {}
 
   /// Whether all ranks can train with this size.
   bool fits(std::int64_t batch_size) {
@@ -109,7 +105,6 @@ class Trials {
     last_size_ = batch_size;
   }
 
-  Session& session_;
   TrainContext& context_;
   Optimization& optimization_;
   const Loaders& loaders_;
@@ -133,11 +128,10 @@ bool is_out_of_memory(const std::exception& error) {
          says("cublas_status_alloc_failed") || says("cudnn_status_alloc_failed");
 }
 
-std::int64_t find_batch_size(Session& session, Optimization& optimization, const Loaders& loaders,
+std::int64_t find_batch_size(TrainContext& context, Optimization& optimization, const Loaders& loaders,
                              std::int64_t most, const BatchSizeSearch& search) {
-  const TrainContext& context = session.context();
   const ModelSnapshot snapshot(context.parts, optimization);
-  Trials trials(session, optimization, loaders, search.steps_per_trial);
+  Trials trials(context, optimization, loaders, search.steps_per_trial);
   std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
   int trial = 0;
   for (std::int64_t size = std::min(search.initial, most); trial < search.max_trials; ++trial) {

@@ -5,7 +5,7 @@
 
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/tuning.h"
 
 namespace cxtrain {
@@ -15,7 +15,7 @@ namespace cxtrain {
 /// waits for another that gave up. On the CPU, where running out of memory would end the process, a trial
 /// that the last one's growth says will not fit is not made. Puts the model back. Throws ConfigError when not
 /// even the initial size fits. Collective.
-std::int64_t find_batch_size(Session& session, Optimization& optimization, const Loaders& loaders,
+std::int64_t find_batch_size(TrainContext& context, Optimization& optimization, const Loaders& loaders,
                              std::int64_t most, const BatchSizeSearch& search);
 
 /// Whether the error says that memory is used up, on a GPU or on the host.

@@ -55,7 +55,7 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   for (const DataLoaderSpec& spec : loaders.specs())
     samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
   const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
-  return find_batch_size(session_, *optimization, loaders, most, search);
+  return find_batch_size(context_, *optimization, loaders, most, search);
 }
 
 void Tuner::tune() {
