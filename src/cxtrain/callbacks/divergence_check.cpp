@@ -12,6 +12,7 @@
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/tensor/host_bytes.h"
 
@@ -108,6 +109,10 @@ std::vector<std::pair<std::string, std::string>> parameter_checksums(const Run& 
 }
 
 }  // namespace
+
+DivergenceCheck::DivergenceCheck(const Args& args) : every_(args.every_n_train_steps) {
+  require_fields(args, "callbacks.divergence_check.");
+}
 
 void DivergenceCheck::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();

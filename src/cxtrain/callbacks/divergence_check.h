@@ -22,7 +22,8 @@ class DivergenceCheck final : public Callback {
             Range::at_least(1));
     }
   };
-  explicit DivergenceCheck(const Args& args) : every_(args.every_n_train_steps) {}
+  /// Throws ConfigError for arguments outside of their ranges.
+  explicit DivergenceCheck(const Args& args);
 
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;

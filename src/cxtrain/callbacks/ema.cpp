@@ -12,6 +12,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/strategy/strategy.h"
@@ -44,6 +45,8 @@ void Ema::setup(Run& run, Stage stage) {
                       MessageCode::conflicting_options);
   }
 }
+
+Ema::Ema(const Args& args) : args_(args) { require_fields(args_, "callbacks.ema."); }
 
 void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
   swap_out();  // a validation that ended early, without its last hook

@@ -33,7 +33,8 @@ class Ema final : public Callback {
       field("start_step", start_step, "optimizer step of the first update", Range::at_least(0));
     }
   };
-  explicit Ema(const Args& args) : args_(args) {}
+  /// Throws ConfigError for arguments outside of their ranges.
+  explicit Ema(const Args& args);
 
   /// Throws ConfigError if a rank keeps several replicas.
   void setup(Run& run, Stage stage) override;

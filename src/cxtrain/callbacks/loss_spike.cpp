@@ -9,8 +9,13 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/config/fields.h"
 
 namespace cxtrain {
+
+LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) {
+  require_fields(args, "callbacks.loss_spike.");
+}
 
 void LossSpike::on_train_start(Run& run) {
   detector_ = SpikeDetector(args_.limits);

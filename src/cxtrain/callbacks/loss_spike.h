@@ -27,7 +27,8 @@ class LossSpike final : public Callback {
       field("stop", stop, "end the run, instead of a warning");
     }
   };
-  explicit LossSpike(const Args& args) : args_(args), detector_(args.limits) {}
+  /// Throws ConfigError for arguments outside of their ranges.
+  explicit LossSpike(const Args& args);
 
   void on_train_start(Run& run) override;
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,

@@ -2,7 +2,13 @@
 
 #include <utility>
 
+#include "cxtrain/config/fields.h"
+
 namespace cxtrain {
+
+Timer::Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {
+  require_fields(args, "callbacks.timer.");
+}
 
 void Timer::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   elapsed_ = before_ + clock_.now() - began_;

@@ -17,7 +17,8 @@ class Timer final : public Callback {
       field("seconds", seconds, "stop after N seconds of training", Range::at_least(0), kRequired);
     }
   };
-  explicit Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {}
+  /// Throws ConfigError for arguments outside of their ranges.
+  explicit Timer(const Args& args);
   void on_train_start(Run&) override { began_ = clock_.now(); }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
