@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "support/catch.h"
@@ -450,28 +451,37 @@ TEST_CASE("ranks that build parts of different models are refused with the block
   }
 }
 
+/// Returns the part of a step in which stages wait. Blocks sleep in place of computing, so stages do not take
+/// each other's cores. `seconds`: a block's forward pass, half of its backward pass.
+double waits_under(const std::string& schedule, int stages, int blocks, int micro_batches, double seconds) {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(
+      stages, std::string("--accelerator cpu --plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
+                  "/sleeper.so --model sleeper --max_steps 5 --model.blocks " + std::to_string(blocks) +
+                  " --model.ms " + std::to_string(1e3 * seconds) + " --accumulate_grad_batches " +
+                  std::to_string(micro_batches) +
+                  " --profiler simple --strategy pipeline --strategy.schedule " + schedule + in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  const auto profile = nlohmann::json::parse(slurp(dir.path() + "/cxtrain_logs/version_0/profile.json"));
+  const double work = 3 * seconds * blocks / stages * micro_batches;
+  return 1 - work / profile["median"].get<double>();
+}
+
 TEST_CASE("stages wait for the part of a step that a schedule's formula says") {
-  constexpr int kStages = 4, kBlocks = 8, kMicroBatches = 4;
-  constexpr double kSeconds = 0.015, kWork = 3 * kSeconds * kBlocks / kStages * kMicroBatches;
+  constexpr int kStages = 4, kBlocks = 8, kMicroBatches = 4, kTries = 3;
   const auto waits_of = [](double parts) { return (kStages - 1) / (parts * kMicroBatches + kStages - 1); };
   for (const auto& [schedule, formula] : {std::pair{"gpipe", waits_of(1)},
                                           {"1f1b", waits_of(1)},
                                           {"interleaved", waits_of(2)},
                                           {"zb1p", waits_of(3)}}) {
-    const TempDir dir;
-    // Blocks sleep in place of computing, so stages do not take each other's cores.
-    const ProgramResult run = run_ranks(
-        kStages, std::string("--accelerator cpu --plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
-                     "/sleeper.so --model sleeper --max_steps 5 " + "--model.blocks " +
-                     std::to_string(kBlocks) + " --model.ms " + std::to_string(1e3 * kSeconds) +
-                     " --accumulate_grad_batches " + std::to_string(kMicroBatches) +
-                     " --profiler simple --strategy pipeline " + "--strategy.schedule " + schedule + in(dir));
-    CAPTURE(schedule, run.output);
-    REQUIRE(run.status == 0);
-    const auto profile = nlohmann::json::parse(slurp(dir.path() + "/cxtrain_logs/version_0/profile.json"));
-    const double waits = 1 - kWork / profile["median"].get<double>();
+    CAPTURE(schedule);
+    // A busy machine only adds to a wait: the shortest of some runs counts.
+    double waits = 1;
+    for (int run = 0; run < kTries && waits >= formula + 0.1; ++run)
+      waits = std::min(waits, waits_under(schedule, kStages, kBlocks, kMicroBatches, /*seconds=*/0.015));
     CHECK(waits > formula - 0.01);
-    CHECK(waits < formula + 0.1);  // a busy machine
+    CHECK(waits < formula + 0.1);
   }
 }
 
