@@ -38,8 +38,8 @@ std::string without_frames(std::string text) {
   return text;
 }
 
-constexpr std::size_t kMaxBytes = 3800;      // of all problems together
-constexpr std::size_t kMaxTextBytes = 1000;  // of one text of a problem
+constexpr std::size_t kMaxBytes = 3800;      // all problems together
+constexpr std::size_t kMaxTextBytes = 1000;  // each text of a problem
 
 }  // namespace
 

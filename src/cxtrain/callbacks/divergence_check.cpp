@@ -19,7 +19,7 @@
 namespace cxtrain {
 namespace {
 
-/// What a rank has.
+/// The values of a rank's parameters, as checksums.
 struct RankChecksums {
   std::string host;
   std::vector<std::string> checksums;  ///< of each parameter
@@ -30,8 +30,7 @@ struct RankChecksums {
   }
 };
 
-/// The ranks whose checksum of a parameter is another than that of more than half of the ranks; all ranks if
-/// there is no such half.
+/// Returns the ranks that lack the majority's checksum of a parameter; without a majority, all ranks.
 std::vector<std::size_t> ranks_apart(const std::vector<RankChecksums>& ranks, std::size_t parameter) {
   std::vector<std::size_t> apart, all;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -57,7 +56,7 @@ std::string names_of_ranks(const std::vector<RankChecksums>& ranks, const std::v
   return text;
 }
 
-/// Throws the error, alike on all ranks. `ranks`: not all of them have the same. `names`: of the parameters.
+/// Throws an equal error on all ranks. `ranks`: their checksums differ. `names`: of the parameters.
 [[noreturn]] void end_for_divergence(std::vector<RankChecksums> ranks, const std::vector<std::string>& names,
                                      std::int64_t step) {
   for (RankChecksums& rank : ranks) rank.checksums.resize(names.size());

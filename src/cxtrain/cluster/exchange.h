@@ -31,13 +31,13 @@ std::vector<Value> gather_values(World& world, const Value& own) {
   return values_of_messages<Value>(world.all_gather(to_message(own)));
 }
 
-/// The same on the root; returns nothing on all other ranks. Collective.
+/// Returns every rank's value, in rank order, on the root; returns nothing on all other ranks. Collective.
 template <class Value>
 std::vector<Value> gather_values_on_root(World& world, const Value& own) {
   return values_of_messages<Value>(world.gather_root(to_message(own)));
 }
 
-/// The same of this node's ranks. Collective.
+/// Returns the values of this node's ranks, in their order. Collective.
 template <class Value>
 std::vector<Value> gather_values_on_node(World& world, const Value& own) {
   return values_of_messages<Value>(world.gather_node(to_message(own)));

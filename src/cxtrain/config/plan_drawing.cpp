@@ -12,9 +12,9 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kMaxBoxes = 4;        // of nodes
-constexpr std::size_t kMaxRanksDrawn = 64;  // of a node
-constexpr std::size_t kLongestCell = 24;    // of what a rank's box says
+constexpr std::size_t kMaxBoxes = 4;        // boxes of nodes in a drawing
+constexpr std::size_t kMaxRanksDrawn = 64;  // ranks in the box of a node
+constexpr std::size_t kLongestCell = 24;    // characters in the box of a rank
 constexpr int kMinColumns = 24, kMaxColumns = 100;
 
 /// Columns of a text on a terminal: bytes that do not continue a character of UTF-8.

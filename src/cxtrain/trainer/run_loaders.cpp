@@ -25,10 +25,10 @@ std::unique_ptr<DataLoader> RunLoaders::training(const Loaders& loaders,
     require_one_stream(loaders);
     return of_stream(spec, options, batch_size);
   }
-  return combined(loaders, options, batch_size);
+  return combined(loaders, mode, options, batch_size);
 }
 
-std::unique_ptr<DataLoader> RunLoaders::combined(const Loaders& loaders, LoaderOptions options,
+std::unique_ptr<DataLoader> RunLoaders::combined(const Loaders& loaders, Combine mode, LoaderOptions options,
                                                  std::optional<std::int64_t> batch_size) const {
   std::vector<EpochBatches::Loader> read;
   for (const DataLoaderSpec& spec : loaders.specs()) {
@@ -37,7 +37,6 @@ std::unique_ptr<DataLoader> RunLoaders::combined(const Loaders& loaders, LoaderO
     options.num_workers = std::max(options.num_workers, options_of(spec, Stage::fit, 0).num_workers);
     if (context_.parts.plan.sync_batchnorm) require_samples_everywhere(read.back().sampler);
   }
-  const Combine mode = loaders.mode().value_or(Combine::max_size_cycle);
   return std::make_unique<DataLoader>(EpochBatches(std::move(read), mode), options);
 }
 

@@ -27,7 +27,7 @@ class RunLoaders {
   std::vector<std::unique_ptr<DataLoader>> evaluation(const Loaders& loaders, Stage stage) const;
 
  private:
-  std::unique_ptr<DataLoader> combined(const Loaders& loaders, LoaderOptions options,
+  std::unique_ptr<DataLoader> combined(const Loaders& loaders, Combine mode, LoaderOptions options,
                                        std::optional<std::int64_t> batch_size) const;
   std::unique_ptr<DataLoader> of_stream(const DataLoaderSpec& spec, const LoaderOptions& options,
                                         std::optional<std::int64_t> batch_size = {}) const;
