@@ -4,6 +4,7 @@
 # For models, data, callbacks and loggers, as plugins or in a program of one's own.
 set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/align.h
+  cxtrain/base/class_name.h
   cxtrain/base/error.h
   cxtrain/base/log.h
   cxtrain/callbacks/callback.h

@@ -31,6 +31,16 @@ struct Everything {
   }
 };
 
+struct Absent {
+  std::optional<double> rate;
+  std::optional<std::int64_t> count = 4;
+
+  void fields(auto&& field) {
+    field("rate", rate, "a share", Range::between(0, 1));
+    field("count", count, "a number", Range::at_least(1));
+  }
+};
+
 using Given = std::map<std::string, std::string>;
 
 Everything read_from(const Given& given) {
@@ -133,6 +143,33 @@ TEST_CASE("values outside of a field's limits are refused by name", "[config]") 
   CHECK(problems[0].code == MessageCode::missing_value);
 }
 
+TEST_CASE("a number may be absent, which is auto") {
+  const std::vector<ArgumentSpec> specs = argument_specs<Absent>();
+  CHECK(specs[0].default_value == "auto");
+  CHECK(specs[0].type == "optional_real");
+  CHECK(specs[1].type == "optional_integer");
+  CHECK(specs[1].shown == "N|auto");
+  std::vector<Problem> problems;
+  const auto read = [&](const Given& given) {
+    problems.clear();
+    return read_args<Absent>(Arguments(specs, given, "", problems));
+  };
+  CHECK_FALSE(read({}).rate);
+  CHECK(read({}).count == 4);
+  CHECK(read({{"rate", "0.5"}, {"count", "auto"}}).rate == 0.5);
+  CHECK_FALSE(read({{"count", "auto"}}).count);
+  CHECK_FALSE(read({{"count", " null "}}).count);
+  CHECK(problems.empty());
+  for (const Given& given : {Given{{"rate", "2"}}, Given{{"count", "0"}}, Given{{"rate", "some"}}}) {
+    read(given);
+    CHECK(problems.size() == 1);
+  }
+  problems.clear();
+  check_fields(Absent{.rate = 2, .count = {}}, "", problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].option == "rate");
+}
+
 TEST_CASE("a struct that a program filled is checked by its fields", "[config]") {
   std::vector<Problem> problems;
   check_fields(Everything{}, "model.", problems);
@@ -149,6 +186,12 @@ TEST_CASE("a struct that a program filled is checked by its fields", "[config]")
   CHECK(problems[1].code == MessageCode::out_of_range);
   CHECK(problems[2].option == "model.name");
   CHECK(problems[2].code == MessageCode::unknown_name);
-  CHECK_THROWS_AS(require_fields(wrong, "model."), ConfigError);
-  CHECK_NOTHROW(require_fields(Everything{}, "model."));
+  CHECK_THROWS_AS(require_fields(wrong), ConfigError);
+  CHECK_NOTHROW(require_fields(Everything{}));
+  Everything without_required;
+  without_required.name.clear();
+  problems.clear();
+  check_fields(without_required, "model.", problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].code == MessageCode::missing_value);
 }

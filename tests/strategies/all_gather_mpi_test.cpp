@@ -70,7 +70,7 @@ TEST_CASE("a gather is rejected where a rank has no sample") {
   if (ranks == 1) return test::skip_for_ranks("no rank can be without samples");
   ToyData data(16 * ranks + 1, 8);
   const std::string error = error_of([&] { train(test_world(), data); });
-  CHECK_THAT(error, contains("all_gather") && contains("--data.uneven drop"));
+  CHECK_THAT(error, contains("all_gather") && contains("--data.uneven pad"));
   CHECK(train(test_world(), data, true, Uneven::drop).defined());
 }
 

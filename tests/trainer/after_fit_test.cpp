@@ -175,6 +175,25 @@ TEST_CASE("the best checkpoint of a fit is evaluated in the same program") {
              test::contains(test::code(MessageCode::checkpoint_missing)) && test::contains("'/none'"));
 }
 
+TEST_CASE("a fit goes on from the last or the best checkpoint of the trainer's own fit") {
+  const std::string which = GENERATE("last", "best");
+  KeptRuns setting;
+  setting.options.trainer.max_epochs = 3;
+  Judged model, of_another;
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback<ModelCheckpoint>({.monitor = "score", .save_last = true});
+  trainer.fit(model, setting.data);
+  const std::string first = trainer.log_dir();
+  const at::Tensor trained = test::flat_parameters(model);
+  Trainer newer(setting.world, setting.options);
+  newer.fit(of_another, setting.data);
+  REQUIRE(newer.log_dir() > first);
+  Judged resumed;
+  trainer.fit(resumed, setting.data, {.ckpt_path = which});
+  CHECK(at::equal(test::flat_parameters(resumed), trained));
+  CHECK((trainer.log_dir() == first) == (which == "last"));  // in place; the best begins a new run
+}
+
 /// Sends the process a signal after the first step.
 class SignalsItself : public Callback {
   void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t) override {

@@ -234,6 +234,30 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
   CHECK(model.moved.allclose(model.gradient.mul(-0.2), 1e-5, 1e-7));  // the second group's rate is half of it
 }
 
+TEST_CASE("in automatic optimization an optimizer steps in optimizer_step only, and once") {
+  struct Twice : TwoLayers {
+    Twice() : TwoLayers(1) {}
+    void optimizer_step(OptimizerRef& optimizer) override {
+      optimizer.step();
+      optimizer.step();
+    }
+  };
+  struct InAHook : TwoLayers {
+    InAHook() : TwoLayers(1) {}
+    void on_train_batch_end(const StepOutput&, const Batch&, std::int64_t) override {
+      optimizer("first").step();
+    }
+  };
+  Options options = of_fit("ddp", "");
+  options.trainer.max_steps = 2;
+  Twice twice;
+  InAHook in_a_hook;
+  for (TwoLayers* const model : {static_cast<TwoLayers*>(&twice), static_cast<TwoLayers*>(&in_a_hook)}) {
+    CHECK_THAT(test::error_of<TrainingError>([&] { fitted(test_world(), *model, options); }),
+               test::contains("optimizer first") && test::contains("optimizer_step"));
+  }
+}
+
 TEST_CASE("several optimizers resume to the same bits, and on one rank to the same but for rounding") {
   const Way way = GENERATE(Way::minimize, Way::by_hand);
   const std::string precision = GENERATE("64-true", "16-mixed");

@@ -24,8 +24,10 @@ shows() {  # <page> <files ...>
   (cd "$here" && python3 - "../../docs/$page" "$@") <<'END' || fail "docs/$page shows what $* does not have"
 import re, sys
 page, *files = (open(path).read() for path in sys.argv[1:])
-blocks = re.findall(r"```cpp\n(.*?)```", page, re.S)
-sys.exit(not blocks or any(not any(block in file for file in files) for block in blocks))
+flush_left = lambda text: re.sub(r"^ +", "", text, flags=re.M)  # a page indents as it likes
+blocks = map(flush_left, re.findall(r"```cpp\n(.*?)```", page, re.S))
+lacking = [block for block in blocks if not any(block in flush_left(file) for file in files)]
+sys.exit("\n".join(lacking) if lacking or "```cpp" not in page else 0)
 END
 }
 shows from_lightning.md ported.h
@@ -34,6 +36,8 @@ shows load_your_data.md own_data.h own_data.cpp
 shows write_a_strategy.md average.cpp
 shows gradients.md top_k.cpp
 shows split_a_model.md two_parts.h
+shows own_code.md own_code.cpp
+shows larger_models.md own_code.cpp
 
 rm -rf "$work"
 mkdir -p "$work"
@@ -105,6 +109,12 @@ for refused in "--model mnist" "--model.hidden 3" "--data digits" test; do
   "$own" "${words[@]}" --default_root_dir "$work/refused" > "$work/refused.log" 2>&1 || status=$?
   [ "$status" = 2 ] || fail "own_loop $refused ended with status $status"
 done
+
+# The page's own program, and what it trains.
+run "$work/build/own_code" --accelerator cpu --devices 2 --max_epochs 2 --default_root_dir "$work/own_code" > "$work/own_code.log" 2>&1
+has "$work/own_code/cxtrain_logs/version_0/run.json" '"world_size": 2'
+has "$work/own_code/cxtrain_logs/version_0/run.json" '"global_step": 8,'
+has "$work/own_code/cxtrain_logs/version_0/run.json" '"test_loss"'
 
 # Whole programs: the best checkpoint is tested; a GAN trains alike on any number of ranks, and resumes to the same bits.
 # Pictures of two classes, cold and warm, of several sizes.

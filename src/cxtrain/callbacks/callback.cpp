@@ -1,14 +1,14 @@
 #include "cxtrain/callbacks/callback.h"
 
-#include <c10/util/Type.h>
-
 #include <typeinfo>
+
+#include "cxtrain/base/class_name.h"
 
 namespace cxtrain {
 
 std::string Callback::state_key() const {
   const Callback& self = *this;
-  return c10::demangle(typeid(self).name());
+  return class_name(typeid(self));
 }
 
 }  // namespace cxtrain

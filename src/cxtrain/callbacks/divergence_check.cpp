@@ -110,7 +110,7 @@ std::vector<std::pair<std::string, std::string>> parameter_checksums(const Run& 
 }  // namespace
 
 DivergenceCheck::DivergenceCheck(const Args& args) : every_(args.every_n_train_steps) {
-  require_fields(args, "callbacks.divergence_check.");
+  require_fields(args);
 }
 
 void DivergenceCheck::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {

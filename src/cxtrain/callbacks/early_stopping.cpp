@@ -12,7 +12,7 @@
 namespace cxtrain {
 
 EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
-  require_fields(args_, "callbacks.early_stopping.");
+  require_fields(args_);
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = args_.mode == MonitorMode::min ? infinity : -infinity;
 }

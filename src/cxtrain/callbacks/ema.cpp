@@ -46,7 +46,7 @@ void Ema::setup(Run& run, Stage stage) {
   }
 }
 
-Ema::Ema(const Args& args) : args_(args) { require_fields(args_, "callbacks.ema."); }
+Ema::Ema(const Args& args) : args_(args) { require_fields(args_); }
 
 void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
   swap_out();  // a validation that ended early, without its last hook

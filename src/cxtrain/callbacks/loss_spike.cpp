@@ -13,9 +13,7 @@
 
 namespace cxtrain {
 
-LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) {
-  require_fields(args, "callbacks.loss_spike.");
-}
+LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) { require_fields(args); }
 
 void LossSpike::on_train_start(Run& run) {
   detector_ = SpikeDetector(args_.limits);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cxtrain/base/class_name.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
@@ -37,6 +39,12 @@ void Run::request_checkpoint(RequestedBy by) {
 void Run::request_requeue(std::string reason) {
   if (!parts_.requests.requeue) parts_.requests.requeue_reason = std::move(reason);
   parts_.requests.requeue = true;
+}
+
+void Run::refuse_model(const std::type_info& wanted) const {
+  const torch::nn::Module& model = parts_.module;
+  throw TrainingError("a hook asks for a model of class " + class_name(wanted) +
+                      ", and the model is of class " + class_name(typeid(model)));
 }
 
 }  // namespace cxtrain

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 #include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/train_state.h"
@@ -111,10 +112,12 @@ class Run {
   World& world() const { return parts_.world; }
   /// The model in training.
   torch::nn::Module& module() const { return parts_.module; }
-  /// Returns the model in training under its own type: `run.module<MyModel>()`.
+  /// Returns the model in training under its own type: `run.module<MyModel>()`. Throws TrainingError if the
+  /// model has another type.
   template <class Model>
   Model& module() const {
-    return dynamic_cast<Model&>(parts_.module);
+    if (auto* const model = dynamic_cast<Model*>(&parts_.module)) return *model;
+    refuse_model(typeid(Model));
   }
   /// How the ranks and devices share the training; null in a run of values.
   Strategy* strategy() const { return parts_.strategy; }
@@ -165,6 +168,8 @@ class Run {
   SavedCheckpoints& saved_checkpoints() const { return parts_.saved; }
 
  private:
+  [[noreturn]] void refuse_model(const std::type_info& wanted) const;
+
   Parts parts_;
 };
 

@@ -35,12 +35,20 @@ struct KeptByName final : RunLoggers {
 ///     callback.on_train_batch_end(values.run, loss, batch, 0);
 ///     CHECK(values.requests.stop);
 ///
+/// A hook that asks for its model (`run.module<MyModel>()`) gets the model that the constructor takes:
+///
+///     MyModel model;
+///     cxtrain::RunOfValues values(model);
+///
 /// Values that `run.log` logs are in `metrics`, as in the hook `on_train_batch_end`. Images and texts are in
 /// `loggers.images` and `loggers.texts`.
 struct RunOfValues {
   RunOfValues() : RunOfValues(own_world_) {}
   /// `world` outlives it. Tests of several ranks pass a world of their own.
-  explicit RunOfValues(World& world)
+  explicit RunOfValues(World& world) : RunOfValues(world, own_module_) {}
+  /// `module` outlives it.
+  explicit RunOfValues(torch::nn::Module& module) : RunOfValues(own_world_, module) {}
+  RunOfValues(World& world, torch::nn::Module& module)
       : run({world, module, plan, log_dir, real_filesystem(), nullptr, metrics, loggers, state, progress,
              requests, saved}) {
     metrics.enter({&kRule, /*samples=*/1});
@@ -48,7 +56,6 @@ struct RunOfValues {
   RunOfValues(const RunOfValues&) = delete;
   RunOfValues& operator=(const RunOfValues&) = delete;
 
-  torch::nn::Module module;
   Plan plan;
   std::string log_dir;
   TrainState state;
@@ -63,6 +70,7 @@ struct RunOfValues {
   static constexpr LogRule kRule{"on_train_batch_end", LogRule::Phase::training, LogRule::Allowed::both,
                                  /*on_step=*/true};
   SoloWorld own_world_;
+  torch::nn::Module own_module_;
 };
 
 }  // namespace cxtrain

@@ -6,9 +6,7 @@
 
 namespace cxtrain {
 
-Timer::Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {
-  require_fields(args, "callbacks.timer.");
-}
+Timer::Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) { require_fields(args); }
 
 void Timer::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   elapsed_ = before_ + clock_.now() - began_;

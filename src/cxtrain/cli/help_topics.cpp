@@ -105,10 +105,10 @@ std::span<const Meaning> ways_to_resume() {
       Meaning{"--ckpt_path auto",
               "the newest complete checkpoint of the newest run, or a new run if there is "
               "none; for batch scripts"},
-      Meaning{"--ckpt_path last",
-              "the newest checkpoint of the newest run; an error if it is missing or damaged"},
-      Meaning{"--ckpt_path best",
-              "the checkpoint with the best monitored metric of the newest run; for test and predict"},
+      Meaning{
+          "--ckpt_path last",
+          "the newest checkpoint of the newest run; an error if there is none, or if its files are damaged"},
+      Meaning{"--ckpt_path best", "the checkpoint with the best monitored metric of the newest run"},
       Meaning{"--ckpt_path FOLDER", "this checkpoint, or the newest complete checkpoint of this run"},
       Meaning{"--max_restarts N", "restart failed ranks from the newest complete checkpoint, up to N times"},
       Meaning{"--model.weights PATH",

@@ -52,8 +52,8 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
     if (spec == specs.end()) {
       std::vector<std::string> known = names;
       known.insert(known.end(), others.begin(), others.end());
-      std::string hint = did_you_mean(name, known, "--" + std::string(prefix));
-      if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + joined(known);
+      const std::string hint = known.empty() ? "it takes no arguments"
+                                             : did_you_mean_or_known(name, known, "--" + std::string(prefix));
       problems.push_back({option, "there is no such argument", hint, MessageCode::unknown_option});
     } else if (auto problem = spec->refuse(*spec, value)) {
       problem->option = option;

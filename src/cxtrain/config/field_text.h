@@ -42,7 +42,7 @@ Parsed<Value> parse(const std::string& text) {
     return parse_whole<Value>(text);
   } else if constexpr (std::floating_point<Value>) {
     const auto value = parse_real(text);
-    return value ? Parsed<Value>::of(*value) : refused<Value>(text, "a number");
+    return value ? Parsed<Value>::of(static_cast<Value>(*value)) : refused<Value>(text, "a number");
   } else if constexpr (std::same_as<Value, Profiler>) {
     return parse_profiler(text);
   } else if constexpr (Choice<Value>) {
@@ -62,8 +62,20 @@ Parsed<Value> parse(const std::string& text) {
   } else if constexpr (std::same_as<Value, std::vector<std::int64_t>>) {
     return parse_integers(text);
   } else {
-    return Parsed<Value>::of(text);
+    static_assert(std::constructible_from<Value, std::string>,
+                  "no field has a value of this type: config/field.h");
+    return Parsed<Value>::of(Value(text));
   }
+}
+
+/// Reads an argument of a component: what `parse` reads, and "auto" or "null" for an absent optional.
+template <class Value>
+Parsed<Value> parse_argument(const std::string& text) {
+  if constexpr (kIsOptional<Value>) {
+    const std::string_view word = trim(text);
+    if (word == "auto" || word == "null") return Parsed<Value>::of(std::nullopt);
+  }
+  return parse<Value>(text);
 }
 
 /// Returns a text that `parse` reads as an equal value; absent for null.
@@ -136,6 +148,10 @@ template <class Value>
 constexpr const char* type_word() {
   if constexpr (std::same_as<Value, bool>) return "boolean";
   if constexpr (std::same_as<Value, std::optional<bool>>) return "optional_boolean";
+  if constexpr (kIsOptional<Value>) {
+    if constexpr (std::integral<typename Value::value_type>) return "optional_integer";
+    if constexpr (std::floating_point<typename Value::value_type>) return "optional_real";
+  }
   if constexpr (std::integral<Value>) return "integer";
   if constexpr (std::floating_point<Value>) return "real";
   if constexpr (std::same_as<Value, std::chrono::duration<double>>) return "duration";

@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <vector>
 
+#include "cxtrain/base/class_name.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/field_text.h"
@@ -43,6 +45,7 @@ std::optional<Problem> refuse_value(const ArgumentSpec& spec, const Value& value
   } else if constexpr (std::is_same_v<Value, BatchLimit>) {
     why = parse_batch_limit(format_batch_limit(value)).error;
   } else if constexpr (std::is_same_v<Value, std::string>) {
+    if (spec.required && value.empty()) return Problem{"", "is not given", "", MessageCode::missing_value};
     return refuse_choice(spec.choices, value);
   } else if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
     why = spec.range.refuse(static_cast<double>(value));
@@ -58,7 +61,7 @@ std::optional<Problem> refuse_typed(const ArgumentSpec& spec, const std::string&
   if constexpr (Choice<Value>) {
     return refuse_choice(spec.choices, text);
   } else {
-    const Parsed<Value> value = parse<Value>(text);
+    const Parsed<Value> value = parse_argument<Value>(text);
     return value ? refuse_value(spec, *value, "'") : Problem{"", value.error, ""};
   }
 }
@@ -93,6 +96,12 @@ void check(const std::string& option, const Value& value, std::vector<Problem>& 
 
 }  // namespace field
 
+/// Whether a struct lists its fields.
+template <class Struct>
+concept HasFields = requires(Struct& args) {
+  args.fields([](const char*, auto&, const auto&...) {});
+};
+
 /// Appends each field whose value its limits refuse to `problems`, for structs that a program fills itself.
 /// `prefix` begins the names of the options in the messages.
 template <class Struct>
@@ -102,11 +111,11 @@ void check_fields(Struct checked, std::string_view prefix, std::vector<Problem>&
   });
 }
 
-/// Throws ConfigError with what `check_fields` refuses.
+/// Throws ConfigError with what `check_fields` refuses; messages name the struct and its field.
 template <class Struct>
-void require_fields(const Struct& checked, std::string_view prefix) {
+void require_fields(const Struct& checked) {
   std::vector<Problem> problems;
-  check_fields(checked, prefix, problems);
+  check_fields(checked, class_name(typeid(Struct)) + "::", problems);
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
@@ -125,7 +134,7 @@ template <class Args>
 Args read_args(const Arguments& arguments) {
   Args args;
   args.fields([&]<class Value>(const char* name, Value& value, const char* /*help*/, const auto&...) {
-    value = *field::parse<Value>(arguments.text(name));
+    value = *field::parse_argument<Value>(arguments.text(name));
   });
   return args;
 }
@@ -134,7 +143,7 @@ Args read_args(const Arguments& arguments) {
 template <class Args>
 void assign_given(const Arguments& arguments, Args& args) {
   args.fields([&]<class Value>(const char* name, Value& value, const char* /*help*/, const auto&...) {
-    if (arguments.given(name)) value = *field::parse<Value>(arguments.text(name));
+    if (arguments.given(name)) value = *field::parse_argument<Value>(arguments.text(name));
   });
 }
 

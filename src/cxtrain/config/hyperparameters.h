@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-#include "cxtrain/config/field_text.h"
+#include "cxtrain/config/fields.h"
 
 namespace cxtrain {
 
@@ -23,11 +23,13 @@ std::string to_yaml(const Hyperparameters& values, std::string_view indent = "")
 class HyperparametersMixin {
  public:
   /// Adds the fields of a struct of arguments (config/field.h) to `hparams()`. Call it in the constructor.
-  /// The registry calls it for the models and data modules that it makes.
+  /// The registry calls it for the models and data modules that it makes. Throws ConfigError for values
+  /// outside of the limits of their fields.
   ///
   ///     explicit Classifier(const Args& args) : args(args) { save_hyperparameters(args); }
   template <class Args>
   void save_hyperparameters(Args args) {
+    require_fields(args);
     args.fields([this](const char* name, const auto& value, const auto&...) {
       hparams_.insert_or_assign(name, field::text_of(value).value_or("auto"));
     });

@@ -325,15 +325,16 @@ struct BatchJobOptions {
 
 struct Options {
   std::string subcommand = "fit";
-  TrainerOptions trainer;
+  TrainerOptions trainer = {};
   NamedOptions model{"digits", {}};
-  WeightsOptions model_weights;
-  DataOptions data;
-  NamedOptions optimizer;               ///< empty name: the model's own
-  NamedOptions lr_scheduler;            ///< empty name: the model's own
-  std::vector<NamedOptions> callbacks;  ///< each with a different name
-  std::vector<NamedOptions> loggers;    ///< each with a different name; in addition to the files of `logger`
-  StrategyOptions strategy;
+  WeightsOptions model_weights = {};
+  DataOptions data = {};
+  NamedOptions optimizer = {};               ///< empty name: the model's own
+  NamedOptions lr_scheduler = {};            ///< empty name: the model's own
+  std::vector<NamedOptions> callbacks = {};  ///< each with a different name
+  std::vector<NamedOptions> loggers =
+      {};  ///< each with a different name; in addition to the files of `logger`
+  StrategyOptions strategy = {};
   /// Arguments of the ModelCheckpoint that every fit has.
   NamedOptions checkpoint{"model_checkpoint", {}};
   std::optional<std::string> ckpt_path = {};  ///< last, best, auto, or a checkpoint's folder; absent: none
@@ -341,17 +342,17 @@ struct Options {
   /// With `max_restarts`: drop a rank that keeps failing, down to this number of ranks; 0: never.
   int min_ranks = 0;
   std::optional<std::uint64_t> seed = {};
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins = {};
   double timeout_seconds = 1800;  ///< time limit of a collective; then the job ends
   bool quiet = false;             ///< only warnings and errors on the console
 
-  BatchJobOptions batch_job;  ///< for slurm-script
+  BatchJobOptions batch_job = {};  ///< for slurm-script
 
   // plan, info and doctor
   bool json = false;
-  bool all = false;            ///< doctor: list checks without findings, too
-  std::string hardware_file;   ///< plan: the hardware to plan for; empty: this machine
-  bool show_hardware = false;  ///< info: print the hardware only
+  bool all = false;                ///< doctor: list checks without findings, too
+  std::string hardware_file = {};  ///< plan: the hardware to plan for; empty: this machine
+  bool show_hardware = false;      ///< info: print the hardware only
   std::optional<int> plan_ranks = {};
   std::optional<int> plan_ranks_per_node = {};
   bool plan_estimate = false;

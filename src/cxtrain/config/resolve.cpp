@@ -66,13 +66,9 @@ void check_visible(const Hardware& hardware, Plan& plan) {
 /// A strategy that no plugin has. The plan names it in today's words.
 void check_strategy(const KnownStrategies& strategies, Plan& plan) {
   if (strategies.contains(plan.strategy)) return;
-  const std::vector<std::string> known = names_of(strategies);
-  std::string hint = did_you_mean(plan.strategy, known);
-  for (const std::string& name : known) {
-    if (!hint.ends_with('?')) hint += (hint.empty() ? "known are " : ", ") + name;
-  }
-  plan.errors.push_back(
-      {"strategy", "there is no strategy '" + plan.strategy + "'", hint, MessageCode::unknown_name});
+  plan.errors.push_back({"strategy", "there is no strategy '" + plan.strategy + "'",
+                         did_you_mean_or_known(plan.strategy, names_of(strategies)),
+                         MessageCode::unknown_name});
 }
 
 /// Sets the errors of a plan without errors to what the strategy and its comm hook refuse.

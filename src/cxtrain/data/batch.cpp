@@ -1,10 +1,9 @@
 #include "cxtrain/data/batch.h"
 
-#include <c10/util/Type.h>
-
 #include <algorithm>
 #include <stdexcept>
 
+#include "cxtrain/base/class_name.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -125,7 +124,7 @@ const BatchObject& Batch::object_at(std::string_view name) const {
 }
 
 void Batch::refuse_class(const BatchObject& object, const std::type_info& wanted) {
-  throw std::out_of_range("an object of class " + c10::demangle(wanted.name()) +
+  throw std::out_of_range("an object of class " + class_name(wanted) +
                           " was asked for, and the batch has one of class " + class_of(object));
 }
 
@@ -138,7 +137,7 @@ void Batch::change_object_tensors(const BatchObject::TensorChange& change) {
   }
 }
 
-std::string class_of(const BatchObject& object) { return c10::demangle(typeid(object).name()); }
+std::string class_of(const BatchObject& object) { return class_name(typeid(object)); }
 
 std::shared_ptr<BatchObject> BatchObject::narrow(std::int64_t, std::int64_t) const {
   throw ConfigError("strategy",

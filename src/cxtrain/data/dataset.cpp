@@ -1,7 +1,5 @@
 #include "cxtrain/data/dataset.h"
 
-#include <c10/util/Type.h>
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
@@ -13,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/class_name.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
 namespace {
 
-std::string class_of(const Dataset& dataset) { return c10::demangle(typeid(dataset).name()); }
+std::string class_of(const Dataset& dataset) { return class_name(typeid(dataset)); }
 
 [[noreturn]] void refuse_batch(const Dataset& dataset, std::int64_t samples, const std::string& what) {
   throw DataError("collate of " + class_of(dataset) + " was asked for " + std::to_string(samples) +

@@ -74,7 +74,9 @@ struct DataLoaderSpec {
   bool drop_last = false;  ///< leave out a last batch that is not full on every rank
   /// The order of the samples; null: sequential, or shuffled with `shuffle`.
   std::shared_ptr<const Sampler> sampler = {};
-  std::optional<int> num_workers = {};  ///< threads that collate ahead; absent: `--data.num_workers`
+  /// Threads that collate ahead; absent: `--data.num_workers`. Training loaders that are read side by side
+  /// share the threads of the loader that has most.
+  std::optional<int> num_workers = {};
   /// Name of the loader's part in a batch of several loaders; empty: the loader's number.
   std::string name = {};
   /// Samples without an index, in place of a dataset. The other members except `batch_size`, `drop_last` and

@@ -1,14 +1,14 @@
 #include "cxtrain/report/metric_logger.h"
 
-#include <c10/util/Type.h>
-
 #include <typeinfo>
+
+#include "cxtrain/base/class_name.h"
 
 namespace cxtrain {
 
 std::string MetricLogger::state_key() const {
   const MetricLogger& self = *this;
-  return c10::demangle(typeid(self).name());
+  return class_name(typeid(self));
 }
 
 }  // namespace cxtrain

@@ -61,12 +61,12 @@ Carry BlockModule::run_block_of(const torch::nn::Module* module, const Carry& ca
   return cxtrain::run_block(blocks_, block, carry);
 }
 
-void BlockModule::BlockList::add(Block block) {
-  const auto same = [&](const Block& other) { return other.name == block.name; };
-  if (block.name.empty() || std::any_of(blocks_.begin(), blocks_.end(), same))
-    throw ConfigError("model", "has two blocks named `" + block.name + "`, or one without a name",
+void BlockModule::BlockList::add(Entry entry) {
+  const auto same = [&](const Entry& other) { return other.name == entry.name; };
+  if (entry.name.empty() || std::any_of(blocks_.begin(), blocks_.end(), same))
+    throw ConfigError("model", "has two blocks named `" + entry.name + "`, or one without a name",
                       "give add_block another name", MessageCode::bad_model);
-  blocks_.push_back(std::move(block));
+  blocks_.push_back(std::move(entry));
   KeepRanges* const keeps = KeepRanges::current();
   if (keeps == nullptr) return;
   for (Piece& piece : keeps->keep(*blocks_.back().module, blocks_.back().name))
@@ -74,7 +74,7 @@ void BlockModule::BlockList::add(Block block) {
 }
 
 std::size_t BlockModule::BlockList::number_of(const torch::nn::Module* module) const {
-  const auto is_it = [&](const Block& block) { return block.module.get() == module; };
+  const auto is_it = [&](const Entry& entry) { return entry.module.get() == module; };
   return static_cast<std::size_t>(std::find_if(blocks_.begin(), blocks_.end(), is_it) - blocks_.begin());
 }
 

@@ -91,7 +91,7 @@ class BlockModule : public Module {
   void require_blocks(const char* call) const;
 
  private:
-  struct Block {
+  struct Entry {
     std::string name;
     std::shared_ptr<torch::nn::Module> module;
     double cost;
@@ -100,7 +100,7 @@ class BlockModule : public Module {
   /// The blocks, as strategies see them.
   class BlockList final : public Blocks {
    public:
-    void add(Block block);
+    void add(Entry entry);
     /// Returns the number of the block that is this module; `size()`: there is none.
     std::size_t number_of(const torch::nn::Module* module) const;
     /// Moves blocks to these devices, one for each block; none: they stay where they are.
@@ -126,7 +126,7 @@ class BlockModule : public Module {
     bool is_whole = true;
 
    private:
-    std::vector<Block> blocks_;
+    std::vector<Entry> blocks_;
     std::vector<at::Device> devices_;  ///< of the blocks; empty: they move no inputs
     std::vector<Piece> kept_;
     BlockObserver* observer_ = nullptr;

@@ -156,8 +156,9 @@ at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
     throw TrainingError(
         "all_gather needs a sample on every rank in every batch: a batch of this loader has fewer samples "
         "than there are ranks, or the loader reads a stream, or the batch size is being searched; for "
-        "training "
-        "--data.uneven drop leaves out a smaller last batch, for evaluations DataLoaderSpec::drop_last does");
+        "training --data.uneven pad or drop gives every rank a sample, for evaluations "
+        "DataLoaderSpec::drop_last "
+        "leaves out the last batch");
   }
   return run_->strategy()->all_gather(rows, sync_grads);
 }

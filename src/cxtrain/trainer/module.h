@@ -133,7 +133,7 @@ class Module : public torch::nn::Module, public HyperparametersMixin, private Tr
   virtual void on_before_batch_transfer(Batch&, BatchContext&) {}
   virtual void on_after_batch_transfer(Batch&, BatchContext&) {}
 
-  // Hooks, in the order in which they run. Lightning's names and meaning.
+  // Hooks, with Lightning's names and meaning, in the order of a fit. A test or a prediction calls its own.
   virtual void on_fit_start() {}
   virtual void on_train_start() {}
   virtual void on_train_epoch_start() {}
@@ -214,8 +214,9 @@ class Module : public torch::nn::Module, public HyperparametersMixin, private Tr
   ///
   ///     const at::Tensor keys = all_gather(encoder->forward(batch[1]), /*sync_grads=*/true);
   ///
-  /// Throws TrainingError if a rank may have no sample of the batch (`--data.uneven drop` leaves out such
-  /// batches), and if the strategy cannot gather.
+  /// Throws TrainingError if a rank may have no sample of a batch (in an evaluation
+  /// `DataLoaderSpec::drop_last` leaves out such batches; in training `--data.uneven exact` makes them, and a
+  /// stream may), and if the strategy cannot gather.
   at::Tensor all_gather(const at::Tensor& tensor, bool sync_grads = false) const;
 
   /// Returns the parameters in registration order, each once, under its first name if modules share it (tied

@@ -19,12 +19,6 @@
 namespace cxtrain {
 namespace {
 
-at::Tensor loss_once_more(Strategy& strategy, const MicroStep& micro) {
-  OneMicroStep plan(micro);
-  strategy.step(plan);
-  return plan.loss;
-}
-
 ConfigError bad_optimizers(const std::string& what, const std::string& hint = "") {
   return {"model", "configure_optimizers: " + what, hint, MessageCode::bad_model};
 }
@@ -208,9 +202,7 @@ void Optimization::update_due(const MicroStep& last) {
     }
   }
   for (const auto& optimizer : optimizers_) {
-    if (!optimizer->is_due(step)) continue;
-    optimizer->set_recompute([&] { return loss_once_more(context_.parts.strategy, last); });
-    context_.parts.module.optimizer_step(*optimizer);
+    if (optimizer->is_due(step)) optimizer->step_by_module(last);
   }
   if (scaler != nullptr) scaler->update();
 }

@@ -285,7 +285,7 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
 }
 
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
-                                                const Trainable& model) {
+                                                const Trainable& model, const std::string& own_run) {
   if (!options.ckpt_path) return std::nullopt;
   StateDict state;
   std::exception_ptr refused;
@@ -304,7 +304,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
       refused = std::current_exception();
     }
   };
-  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, read);
+  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, read, own_run);
   if (!chosen) {
     log_info("--ckpt_path auto: there is no checkpoint yet, so a new run starts");
     return std::nullopt;

@@ -51,9 +51,9 @@ struct LoadedCheckpoint {
 
 /// Reads the checkpoint that `ckpt_path` means; none where it is absent, or `auto` finds none. Throws
 /// CheckpointError, on all ranks alike and before anything has changed, where it is of another model (naming
-/// the first parameter or buffer that differs). Collective.
+/// the first parameter or buffer that differs). `own_run`: as for `choose_checkpoint`. Collective.
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
-                                                const Trainable& model);
+                                                const Trainable& model, const std::string& own_run = {});
 
 /// Returns the checkpoint that `ckpt_path` means, for an evaluation; one of weights only will do. None if
 /// `ckpt_path` is absent. Throws AgreedError, also if `auto` finds none. `own_run`:

@@ -1,13 +1,12 @@
 #include "cxtrain/trainer/train_context.h"
 
-#include <c10/util/Type.h>
-
 #include <algorithm>
 #include <cmath>
 #include <typeinfo>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
+#include "cxtrain/base/class_name.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -37,7 +36,7 @@ TrainContext::TrainContext(Parts p)
 
 std::string TrainContext::model_name() const {
   const std::string& name = parts.options.model.name;
-  return name.empty() ? c10::demangle(typeid(parts.module).name()) : name;
+  return name.empty() ? class_name(typeid(parts.module)) : name;
 }
 
 void TrainContext::leave_if_asked(bool saves_state) {

@@ -18,6 +18,15 @@
 #include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
+namespace {
+
+at::Tensor loss_once_more(Strategy& strategy, const MicroStep& micro) {
+  OneMicroStep plan(micro);
+  strategy.step(plan);
+  return plan.loss;
+}
+
+}  // namespace
 
 TrainedOptimizer::TrainedOptimizer(SharedStep& shared, TrainContext& context, const NamedOptimizer& entry,
                                    std::vector<NamedTensor> parameters,
@@ -69,7 +78,15 @@ void TrainedOptimizer::zero_grad() {
 }
 
 void TrainedOptimizer::step() {
-  if (!shared_.is_manual() && !shared_.in_training_step()) return update();
+  if (!shared_.is_manual() && !shared_.in_training_step()) {
+    if (!std::exchange(may_step_, false)) {
+      throw TrainingError(
+          "step() of optimizer " + name_ +
+          ": in automatic optimization only optimizer_step may call it, once; set "
+          "automatic_optimization to false in the constructor of the model to step elsewhere");
+    }
+    return update();
+  }
   shared_.begin_manual(*this, ManualOperation::step);
   const AutocastPause pause(context_.parts.device.type());
   update();
@@ -109,6 +126,15 @@ void TrainedOptimizer::complete() {
 
 void TrainedOptimizer::check_overflow() {
   if (skipped_steps_.too_many(shared_.scaler()->found_inf())) end_for_overflow();
+}
+
+void TrainedOptimizer::step_by_module(const MicroStep& last) {
+  Strategy& strategy = context_.parts.strategy;
+  if (optimizer_->needs_closure()) recompute_ = [&] { return loss_once_more(strategy, last); };
+  may_step_ = true;
+  context_.parts.module.optimizer_step(*this);
+  may_step_ = false;
+  recompute_ = nullptr;
 }
 
 void TrainedOptimizer::update() {

@@ -37,8 +37,9 @@ class TrainedOptimizer final : public OptimizerRef {
   void end_step() { complete_ = false; }
   /// Whether the optimizer updates its parameters in automatic optimization's step number `step`, from 0 on.
   bool is_due(std::int64_t step) const { return (step + 1) % frequency_ == 0; }
-  /// Forward and backward once more, for an optimizer that evaluates the loss itself; others do not call it.
-  void set_recompute(std::function<at::Tensor()> recompute) { recompute_ = std::move(recompute); }
+  /// Automatic optimization's update: calls `Module::optimizer_step`. `last`: the last micro-batch, whose
+  /// loss an optimizer that evaluates the loss itself computes again.
+  void step_by_module(const MicroStep& last);
   /// Takes part in `minimize`, `zero_grad` or `step` of the other ranks, on a rank without a sample.
   void follow(ManualOperation operation);
 
@@ -74,6 +75,7 @@ class TrainedOptimizer final : public OptimizerRef {
   std::string name_;
   std::int64_t frequency_, log_every_;
   bool complete_ = false;  ///< the gradients of this step
+  bool may_step_ = false;  ///< in automatic optimization: `Module::optimizer_step` runs and has not stepped
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -195,8 +195,12 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;
-  load_model_of_checkpoint(world_, files(), options, trainable(call.module),
-                           trained ? state_->log_dir : std::string());
+  load_model_of_checkpoint(world_, files(), options, trainable(call.module), own_run());
+}
+
+const std::string& Trainer::own_run() const {
+  static const std::string none;
+  return state_->fitted ? state_->log_dir : none;
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -218,7 +222,7 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   // The options name the checkpoint of the first fit. Another fit begins with the model as it is.
   std::optional<LoadedCheckpoint> from;
   if (!state_->fitted || !args.ckpt_path.empty())
-    from = load_checkpoint(world_, files(), options, trainable(module));
+    from = load_checkpoint(world_, files(), options, trainable(module), own_run());
   if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
   const ChosenCheckpoint& chosen = from->chosen;
   return resume(module, data,

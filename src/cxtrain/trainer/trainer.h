@@ -10,6 +10,7 @@
 #include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/plugin/registry.h"
@@ -29,7 +30,7 @@ struct TrainerState;
 
 /// Position of a training, for another training that resumes there.
 struct ResumeFrom {
-  const StateDict& state;    ///< the state that a callback got on the rank of this number
+  StateDict state;           ///< the state that a callback got on the rank of this number
   std::string log_dir = {};  ///< folder of the run that saved it; empty: it wrote nothing
   bool in_place = false;     ///< continue in that folder, instead of a new one
   std::string data = {};     ///< fingerprint of its data; empty: any data are accepted
@@ -37,8 +38,9 @@ struct ResumeFrom {
 
 /// Arguments of a fit.
 struct FitArgs {
-  /// The checkpoint to resume: a path, "last" (the newest of the newest run), or "auto" ("last", and a new
-  /// run without one). Empty: `Options::ckpt_path`, in the first fit of the trainer.
+  /// The checkpoint to resume: "last" or "best" of the trainer's fit before (without a fit: of the newest
+  /// run), "auto" ("last", and a new run without a checkpoint), or its path. Empty: `Options::ckpt_path` in
+  /// the first fit of the trainer, and the model as it is in later ones.
   std::string ckpt_path = {};
 };
 
@@ -89,7 +91,8 @@ class Trainer {
 
   /// Adds a callback to the callbacks that the options name.
   void add_callback(std::unique_ptr<Callback> callback);
-  /// Makes a callback and adds it; it lives as long as the trainer.
+  /// Makes a callback and adds it; it lives as long as the trainer. Throws ConfigError for arguments outside
+  /// of the limits of their fields.
   ///
   ///     auto& best = trainer.add_callback<ModelCheckpoint>({.monitor = "val_loss"});
   ///     trainer.fit(model, data);
@@ -97,6 +100,7 @@ class Trainer {
   template <class Made>
   requires requires { typename Made::Args; }
   Made& add_callback(typename Made::Args args = {}) {
+    if constexpr (HasFields<typename Made::Args>) require_fields(args);
     return add_made(std::make_unique<Made>(std::move(args)));
   }
   template <class Made, class... Arguments>
@@ -200,6 +204,8 @@ class Trainer {
   void require_planned_devices() const;
   /// The file system of the run's files.
   Filesystem& files() const;
+  /// The folder of the trainer's last fit, whose checkpoints "last" and "best" mean; empty without a fit.
+  const std::string& own_run() const;
   /// Closes the session after an error. If only this rank fails, on a device, ends the
   /// job: destructors that touch a failed device may hang or end the process, and the other ranks wait.
   void fail(Session& session, const std::exception& error);
