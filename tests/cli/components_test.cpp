@@ -33,6 +33,24 @@ class WithWeights : public NeverTrained {
   explicit WithWeights(const Args&) {}
 };
 
+/// Has arguments of the names that data modules in Lightning have.
+class WithPath : public DataModule {
+ public:
+  struct Args {
+    std::string path = "here";
+    std::int64_t batch_size = 8, classes = 2;
+
+    void fields(auto&& field) {
+      field("path", path, "folder");
+      field("batch_size", batch_size, "samples", Range::at_least(1));
+      field("classes", classes, "of the data");
+    }
+  };
+  explicit WithPath(const Args& its_args) : args(its_args) {}
+  Loaders train_dataloader() override { return {}; }
+  Args args;
+};
+
 void add_model(Registry& registry, const char* name) { registry.add<WithWidth>(name, "a model"); }
 
 }  // namespace
@@ -99,6 +117,30 @@ TEST_CASE("the kept configuration has every argument of what it names", "[cli]")
   Components again = load_components(registry, complete, problems);
   CHECK(problems.empty());
   CHECK(with_all_arguments(complete, again) == complete);
+}
+
+TEST_CASE("an option of all data modules gives an argument of its name the value", "[cli]") {
+  Registry registry;
+  registry.add<WithPath>("folder", "data");
+  const auto made = [&](const DataOptions& data) {
+    Options options;
+    options.data = data;
+    std::vector<Problem> problems;
+    const Components components = load_components(registry, options, problems);
+    CHECK(problems.empty());
+    CHECK(with_all_arguments(options, components).data.args ==
+          std::map<std::string, std::string>{{"classes", data.args.empty() ? "2" : "5"}});
+    const auto module = registry.make<DataModule>("folder", components.data);
+    return dynamic_cast<const WithPath&>(*module).args;
+  };
+  const WithPath::Args defaults = made({.name = "folder", .path = "", .args = {}});
+  CHECK(defaults.path == "here");
+  CHECK(defaults.batch_size == 8);
+  const WithPath::Args given =
+      made({.name = "folder", .path = "there", .batch_size = 32, .args = {{"classes", "5"}}});
+  CHECK(given.path == "there");
+  CHECK(given.batch_size == 32);
+  CHECK(given.classes == 5);
 }
 
 TEST_CASE("a model with an argument that is an option of all models is refused", "[cli]") {

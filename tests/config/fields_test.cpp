@@ -34,10 +34,14 @@ struct Everything {
 struct Absent {
   std::optional<double> rate;
   std::optional<std::int64_t> count = 4;
+  std::uint32_t small = 1;
+  std::vector<std::int64_t> sizes;
 
   void fields(auto&& field) {
     field("rate", rate, "a share", Range::between(0, 1));
     field("count", count, "a number", Range::at_least(1));
+    field("small", small, "a number of 32 bits");
+    field("sizes", sizes, "a list");
   }
 };
 
@@ -160,12 +164,20 @@ TEST_CASE("a number may be absent, which is auto") {
   CHECK_FALSE(read({{"count", "auto"}}).count);
   CHECK_FALSE(read({{"count", " null "}}).count);
   CHECK(problems.empty());
-  for (const Given& given : {Given{{"rate", "2"}}, Given{{"count", "0"}}, Given{{"rate", "some"}}}) {
+  CHECK(read({{"small", "4294967295"}}).small == 4294967295U);
+  CHECK(read({{"sizes", "[7, 8]"}}).sizes == std::vector<std::int64_t>{7, 8});  // as YAML has a list
+  CHECK(read({{"sizes", "[]"}}).sizes.empty());
+  for (const Given& given :
+       {Given{{"rate", "2"}}, Given{{"count", "0"}}, Given{{"rate", "some"}}, Given{{"small", "4294967296"}},
+        Given{{"small", "-1"}}, Given{{"sizes", "[7, 8"}}, Given{{"sizes", "[7,]"}}}) {
     read(given);
     CHECK(problems.size() == 1);
   }
   problems.clear();
-  check_fields(Absent{.rate = 2, .count = {}}, "", problems);
+  Absent wrong;
+  wrong.rate = 2;
+  wrong.count.reset();
+  check_fields(wrong, "", problems);
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].option == "rate");
 }

@@ -159,6 +159,12 @@ TEST_CASE("impossible samplers are refused", "[sampler]") {
   CHECK_THROWS_AS(ShardedSampler(10, {}, {.batch_size = 0}), ConfigError);
   CHECK_THROWS_AS(ShardedSampler(10, {2, 2}, {}), std::invalid_argument);
   CHECK_THROWS_AS(ShardedSampler(10, {}, {}).batch(10), std::out_of_range);
+  class WithoutOrder : public Sampler {
+    std::unique_ptr<const EpochOrder> order(std::int64_t, std::uint64_t, std::int64_t) const override {
+      return nullptr;
+    }
+  };
+  CHECK_THROWS_AS(ShardedSampler(10, {}, {.sampler = std::make_shared<WithoutOrder>()}), DataError);
 }
 
 TEST_CASE("a batch larger than the data takes the room of the data", "[sampler]") {

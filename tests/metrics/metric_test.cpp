@@ -201,7 +201,7 @@ TEST_CASE("the store refuses a metric that is no number, is not the model's, or 
   CHECK_NOTHROW(store.log("g", error, {.on_step = false, .on_epoch = true}));
 }
 
-TEST_CASE("on_step is the batch's value, on_epoch that of all, and the epoch's end resets") {
+TEST_CASE("on_step is the batch's value, on_epoch that of all, and a reset begins the next epoch") {
   MeanAbsoluteError error;
   error.set_name("error");
   MetricStore store;
@@ -218,7 +218,10 @@ TEST_CASE("on_step is the batch's value, on_epoch that of all, and the epoch's e
   CHECK_THAT(test::error_of([&] { error.update(at::ones({1}), at::ones({1})); }),
              test::contains(test::code(MessageCode::log_misuse)));
   CHECK(store.reduce_epoch(LogRule::Phase::training, world) == MetricStore::Values{{"e_epoch", 2.0}});
-  CHECK(error.updates() == 0);
+  CHECK(store.last("e_epoch") == 2.0);
+  CHECK(error.compute().item<double>() == 2);  // for the hooks at the end of the epoch
+  CHECK(store.reduce_epoch(LogRule::Phase::training, world).empty());
+  store.model_metrics().reset();
   CHECK_NOTHROW(error.update(at::ones({1}), at::ones({1})));
 }
 

@@ -109,6 +109,39 @@ TEST_CASE("a callback's values are treated like the module's") {
   CHECK(fit.rows("checked") == Rows{{0, 1, 5}, {1, 3, 5}});
 }
 
+TEST_CASE("hooks at the end of an epoch read the values of this epoch") {
+  class Reads : public Callback {
+   public:
+    void on_validation_epoch_end(Run& run) override {
+      if (run.progress().sanity_checking) return;
+      in_epoch_end.push_back(run.metric("val_loss").value());
+      run.log("twice_val_loss", 2 * in_epoch_end.back());
+    }
+    void on_validation_end(Run& run) override {
+      if (!run.progress().sanity_checking) in_end.push_back(run.metric("val_loss").value());
+    }
+    void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+      run.log("step", static_cast<double>(run.global_step()), {.on_epoch = true});
+    }
+    void on_train_epoch_end(Run& run) override { trained.push_back(run.metric("step_epoch").value()); }
+    std::vector<double> in_epoch_end, in_end, trained;
+  };
+  Fit fit;
+  Regression model;
+  auto owned = std::make_unique<Reads>();
+  const Reads& read = *owned;
+  Trainer trainer(fit.world, fit.options);
+  trainer.add_callback(std::move(owned));
+  const auto metrics = trainer.fit(model, fit.data).metrics;
+  REQUIRE(read.in_epoch_end.size() == 2);
+  CHECK(read.in_epoch_end == read.in_end);
+  CHECK(read.in_epoch_end[0] != read.in_epoch_end[1]);
+  CHECK(read.trained == std::vector<double>{1.5, 3.5});  // of the steps 1 and 2, 3 and 4
+  CHECK(metrics.at("val_loss") == read.in_end[1]);
+  CHECK(metrics.at("twice_val_loss") == 2 * read.in_end[1]);
+  CHECK(fit.rows("val_loss").size() == 2);
+}
+
 TEST_CASE("hooks that no row follows refuse to log, or say that it has no effect") {
   class FitStart : public Regression {
     void on_fit_start() override { log("too_early", 1.0); }

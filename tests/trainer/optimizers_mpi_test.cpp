@@ -234,6 +234,23 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
   CHECK(model.moved.allclose(model.gradient.mul(-0.2), 1e-5, 1e-7));  // the second group's rate is half of it
 }
 
+TEST_CASE("gradients of a backward that the trainer has not seen are refused") {
+  struct Plain : TwoLayers {
+    Plain() : TwoLayers(1) { automatic_optimization = false; }
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      const at::Tensor loss = TwoLayers::training_step(batch, idx).loss;
+      OptimizerRef& first = optimizer("first");
+      first.zero_grad();
+      loss.backward();
+      first.step();
+      return loss;
+    }
+  };
+  Plain model;
+  CHECK_THAT(test::error_of<TrainingError>([&] { fitted(test_world(), model, of_fit("ddp", "")); }),
+             test::contains("optimizer first") && test::contains("manual_backward"));
+}
+
 TEST_CASE("in automatic optimization an optimizer steps in optimizer_step only, and once") {
   struct Twice : TwoLayers {
     Twice() : TwoLayers(1) {}

@@ -76,7 +76,7 @@ class BlobsData : public cxtrain::DataModule {
 
 class PrintLoss : public cxtrain::Callback {
   void on_validation_end(cxtrain::Run& run) override {
-    if (run.rank() == 0) cxtrain::log_info("val_loss " + std::to_string(*run.metric("val_loss")));
+    if (run.rank() == 0) cxtrain::log_info("val_loss " + std::to_string(run.metric("val_loss").value()));
   }
 };
 

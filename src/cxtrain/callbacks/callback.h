@@ -60,8 +60,9 @@ class Callback {
   virtual void on_exception(Run&, const std::exception&) {}
 
   /// Saves and loads the state that the callback needs when a training is resumed: Lightning's hooks of these
-  /// names. Called between two steps, on every rank; a file keeps the state of rank 0. A callback that
-  /// requested a stop because of its state must request it again in `on_train_start`.
+  /// names. Called between two steps, on every rank. A resume on an equal number of ranks gives each rank its
+  /// own state, on another number the state of rank 0. A callback that requested a stop because of its state
+  /// must request the stop again in `on_train_start`.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
   /// Returns the name of this state in a checkpoint: the class's name, or a longer name from an override.

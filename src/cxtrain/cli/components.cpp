@@ -1,6 +1,8 @@
 #include "cxtrain/cli/components.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
@@ -8,6 +10,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/config/field_text.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/loader.h"
@@ -34,6 +37,26 @@ std::vector<std::string> options_of_all(const std::string& prefix) {
     if (entry.key.starts_with(prefix)) names.push_back(entry.key.substr(prefix.size()));
   }
   return names;
+}
+
+/// The arguments of the data module that the user gave. An option of all data modules (`--data.path`) also
+/// gives an argument of its name a value.
+std::map<std::string, std::string> arguments_of_data(const std::vector<ArgumentSpec>& specs,
+                                                     const DataOptions& options) {
+  const auto texts = [](DataOptions of) {
+    std::map<std::string, std::optional<std::string>> all;
+    of.fields(
+        [&](const char* name, const auto& value, const auto&...) { all[name] = field::text_of(value); });
+    return all;
+  };
+  const auto defaults = texts({}), own = texts(options);
+  std::map<std::string, std::string> given = options.args;
+  for (const ArgumentSpec& spec : specs) {
+    const auto shared = own.find("data." + spec.name);
+    if (shared != own.end() && shared->second && shared->second != defaults.at(shared->first))
+      given.emplace(spec.name, *shared->second);
+  }
+  return given;
 }
 
 void add_defaults(const std::vector<NamedComponent>& known, NamedOptions& options) {
@@ -68,7 +91,8 @@ Components load_components(Registry& registry, const Options& options, std::vect
   if (!options.data.name.empty()) {
     if (attempt("data", problems, [&] { loader.require(DataModule::kKind, options.data.name); })) {
       const auto& specs = registry.require(DataModule::kKind, options.data.name).arguments;
-      components.data = Arguments(specs, options.data.args, "data.", problems, options_of_all("data."));
+      components.data = Arguments(specs, arguments_of_data(specs, options.data), "data.", problems,
+                                  options_of_all("data."));
     }
   } else {
     components.data = Arguments({}, options.data.args, "data.", problems, options_of_all("data."));
@@ -95,6 +119,8 @@ Components load_components(Registry& registry, const Options& options, std::vect
 Options with_all_arguments(Options options, const Components& components) {
   options.model.args = components.model.values();
   if (!options.data.name.empty()) options.data.args = components.data.values();
+  for (const std::string& name : options_of_all("data."))
+    options.data.args.erase(name);  // has a line of its own
   for (const auto& [name, value] : components.strategy.values()) {
     options.strategy.args[name] = value;
     options.strategy.ddp_args.erase(name);

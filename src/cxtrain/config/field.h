@@ -18,9 +18,10 @@
 ///     };
 ///
 /// Command line, YAML, `--help`, range checks, defaults and `config.yaml` follow from the list
-/// (config/fields.h). A field is a bool, a number, a text, an enumeration with a `ChoiceOf`, a
-/// `std::optional<bool>` (absent: "auto"), a list of whole numbers, or a `std::chrono::duration<double>`
-/// (DD:HH:MM:SS, or seconds).
+/// (config/fields.h). A field is a bool, a number, a text, an enumeration with a `ChoiceOf`
+/// (base/field_types.h), a list of whole numbers (`std::vector<std::int64_t>`), a
+/// `std::chrono::duration<double>` (DD:HH:MM:SS, or seconds), or a `std::optional` of any of these (absent:
+/// "auto").
 namespace cxtrain {
 
 /// The numbers that a field accepts. The ends are included unless they are open. NaN and infinities are not

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,16 @@ Parsed<Value> refused(const std::string& text, const char* expected) {
 
 template <std::integral Value>
 Parsed<Value> parse_whole(const std::string& text) {
-  if (const auto number = parse_number<Value>(text)) return Parsed<Value>::of(*number);
+  using Wide = std::conditional_t<std::unsigned_integral<Value>, std::uint64_t, std::int64_t>;
+  const auto number = parse_number<Wide>(text);
+  if (number && std::in_range<Value>(*number)) return Parsed<Value>::of(static_cast<Value>(*number));
   return refused<Value>(text, std::unsigned_integral<Value> ? "a whole number from 0 on" : "a whole number");
+}
+
+template <bool kKnown>
+constexpr void require_known_type() {
+  static_assert(kKnown,
+                "a field has one of the types that config/field.h lists; an enumeration needs a ChoiceOf");
 }
 
 /// Reads what a user typed.
@@ -62,8 +71,7 @@ Parsed<Value> parse(const std::string& text) {
   } else if constexpr (std::same_as<Value, std::vector<std::int64_t>>) {
     return parse_integers(text);
   } else {
-    static_assert(std::constructible_from<Value, std::string>,
-                  "no field has a value of this type: config/field.h");
+    require_known_type<std::constructible_from<Value, std::string>>();
     return Parsed<Value>::of(Value(text));
   }
 }
@@ -106,7 +114,9 @@ std::optional<std::string> text_of(const Value& value) {
   } else if constexpr (std::same_as<Value, std::vector<std::int64_t>>) {
     return format_integers(value);
   } else {
-    return value;
+    constexpr bool kKnown = std::constructible_from<std::string, const Value&>;
+    require_known_type<kKnown>();
+    if constexpr (kKnown) return std::string(value);
   }
 }
 

@@ -163,6 +163,8 @@ Parsed<std::vector<std::int64_t>> parse_integers(std::string_view text) {
   const auto refused = Parsed<std::vector<std::int64_t>>::refused(
       "'" + std::string(text) + "' is not a list of whole numbers with commas between");
   std::vector<std::int64_t> numbers;
+  text = trim(text);
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);  // a list in YAML
   while (!trim(text).empty()) {
     const std::size_t comma = text.find(',');
     const auto number = parse_integer(text.substr(0, comma));

@@ -60,7 +60,9 @@ ShardedSampler::ShardedSampler(std::int64_t samples, DataShard shard, const Samp
 void ShardedSampler::start_epoch(std::int64_t epoch) {
   if (order_ && epoch == epoch_) return;
   epoch_ = epoch;
-  if (num_batches_ > 0) order_ = options_.sampler->order(samples_, options_.seed, epoch);
+  if (num_batches_ == 0) return;
+  order_ = options_.sampler->order(samples_, options_.seed, epoch);
+  if (!order_) throw DataError("the sampler has returned no order for epoch " + std::to_string(epoch));
 }
 
 std::vector<std::int64_t> ShardedSampler::batch(std::int64_t k) const {

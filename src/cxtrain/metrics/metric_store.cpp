@@ -271,7 +271,6 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
     metric.epoch_at = ++changes_;
     if (metric.logger) values.emplace_back(metric.epoch_name(), *metric.reduced);
   }
-  model_metrics_.reset();
   return values;
 }
 

@@ -119,8 +119,8 @@ class MetricStore final : public MetricSink, public Stateful {
   /// the same order on all ranks. Waits for the device where it has not come to them yet.
   Values read(const StepValues& taken, World& world);
 
-  /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks; then
-  /// resets the model's metrics, which `ModelMetrics::reduce` has reduced. Collective; ranks may have logged
+  /// Returns what was logged on_epoch in this phase since the last call, reduced over the epoch and all
+  /// ranks. The model's metrics have been reduced (`ModelMetrics::reduce`). Collective; ranks may have logged
   /// different metrics.
   Values reduce_epoch(Phase phase, World& world);
 

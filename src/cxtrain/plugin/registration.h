@@ -34,10 +34,10 @@ class [[gnu::visibility("hidden")]] Registration {
 }  // namespace cxtrain
 
 #define CXTRAIN_JOINED(a, b) a##b
-#define CXTRAIN_REGISTRATION(line) CXTRAIN_JOINED(cxtrain_registration_, line)
+#define CXTRAIN_REGISTRATION(number) CXTRAIN_JOINED(cxtrain_registration_, number)
 
 /// `CXTRAIN_REGISTER(Class, name, help)` at file scope: a model, data module, callback or logger, whose
 /// arguments are in `Class::Args`. A component of a kind with traits has them as a fourth argument.
-#define CXTRAIN_REGISTER(Class, ...)                                 \
-  static const cxtrain::Registration CXTRAIN_REGISTRATION(__LINE__)( \
+#define CXTRAIN_REGISTER(Class, ...)                                    \
+  static const cxtrain::Registration CXTRAIN_REGISTRATION(__COUNTER__)( \
       [](cxtrain::Registry& registry) { registry.add<Class>(__VA_ARGS__); })

@@ -42,8 +42,8 @@ class DataModule : public HyperparametersMixin {
   virtual void on_after_batch_transfer(Batch& batch, BatchContext& context);
 
   /// Saves and loads the state of the data in a training: Lightning's hooks of these names. Called between
-  /// two steps, on every rank; a file keeps the state of rank 0. Loaded after `setup`, before any loader is
-  /// made.
+  /// two steps, on every rank. A resume on an equal number of ranks gives each rank its own state, on another
+  /// number the state of rank 0. Loaded after `setup`, before any loader is made.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 };

@@ -110,7 +110,7 @@ class EvaluationLoop {
   bool next(DataLoader& loader, Batch& batch);
   /// Returns false if the model does not define the step.
   bool run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals);
-  /// Adds the epoch's metrics so far to `values`.
+  /// Adds what was logged since the last call to `values`, reduced over the ranks.
   void reduce_epoch(MetricStore::Values& values);
 
   const StageHooks& hooks_;
@@ -131,11 +131,13 @@ std::optional<MetricStore::Values> EvaluationLoop::run(bool saves_state) {
     // A rank without a sample does not call the step.
     if (context_.parts.world.any_rank(!defined)) return std::nullopt;
     context_.metrics.model_metrics().reduce(context_.parts.world);
-    if (i + 1 < loaders_.size()) reduce_epoch(values);
+    reduce_epoch(values);
+    if (i + 1 < loaders_.size()) context_.metrics.model_metrics().reset();
   }
   context_.metrics.set_suffix("");  // hooks at the end log for all loaders
   context_.hooks.call(hooks_.epoch_end);
   reduce_epoch(values);
+  context_.metrics.model_metrics().reset();
   context_.hooks.call(hooks_.end);
   return values;
 }

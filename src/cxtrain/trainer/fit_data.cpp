@@ -50,7 +50,8 @@ void FitData::load(World& world) {
       val_batches.push_back(loader->num_batches());
       own += ", validation: " + describe_length(*loader, world);
       if (!loader->is_stream() && loader->dataset_size() == 0)
-        log_warning("the validation data has no samples: nothing is validated");
+        log_warning("validation loader " + std::to_string(val_batches.size() - 1) +
+                    " has no samples: nothing of it is validated");
     }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(), val_batches);
   });

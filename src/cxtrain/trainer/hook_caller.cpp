@@ -16,6 +16,7 @@ constexpr LogRule kAfterReduction{"on_train_epoch_end of a callback that monitor
 
 MetricStore::Values HookCaller::end_train_epoch() {
   const PhaseScope phase(Phase::hooks);
+  MetricStore::Values values = metrics_.reduce_epoch(LogRule::Phase::training, run_.world());
   {
     const LogScope scope(metrics_, hooks::on_train_epoch_end.rule);
     for (Callback* const callback : callbacks_) {
@@ -23,7 +24,9 @@ MetricStore::Values HookCaller::end_train_epoch() {
     }
     module_.on_train_epoch_end();
   }
-  MetricStore::Values values = metrics_.reduce_epoch(LogRule::Phase::training, run_.world());
+  const MetricStore::Values of_hooks = metrics_.reduce_epoch(LogRule::Phase::training, run_.world());
+  values.insert(values.end(), of_hooks.begin(), of_hooks.end());
+  metrics_.model_metrics().reset();
   const LogScope scope(metrics_, kAfterReduction);
   for (Callback* const callback : callbacks_) {
     if (callback->monitors()) callback->on_train_epoch_end(run_);

@@ -113,8 +113,8 @@ class Module : public torch::nn::Module, public HyperparametersMixin, private Tr
   virtual std::unique_ptr<DataModule> default_data() { return nullptr; }
 
   /// Saves and loads state besides parameters and buffers: Lightning's hooks of these names. Called between
-  /// two steps, on every rank; a file keeps the state of rank 0. Loaded after the parameters, before
-  /// `on_fit_start`.
+  /// two steps, on every rank. A resume on an equal number of ranks gives each rank its own state, on another
+  /// number the state of rank 0. Loaded after the parameters, before `on_fit_start`.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 

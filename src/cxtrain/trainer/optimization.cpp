@@ -230,11 +230,7 @@ void Optimization::backward(const at::Tensor& loss) {
         "automatic_optimization to false in the constructor of the model");
   }
   require_trainable_loss(loss);
-  for (const auto& optimizer : optimizers_) {
-    optimizer->trained().exchange().begin_backward(/*completes_step=*/false);
-    optimizer->trained().exchange().end_backward();
-    optimizer->end_step();
-  }
+  for (const auto& optimizer : optimizers_) optimizer->begin_backward();
   const PhaseScope phase(Phase::backward);
   const AutocastPause pause(context_.parts.device.type());
   observed_backward(loss, micro);

@@ -99,7 +99,11 @@ std::int64_t RunLoaders::batch_size_of(const DataLoaderSpec& spec,
                                        std::optional<std::int64_t> batch_size) const {
   if (batch_size) return *batch_size;
   if (context_.tuned.batch_size) return *context_.tuned.batch_size;
-  return context_.parts.options.data.batch_size.value_or(spec.batch_size);
+  if (const auto given = context_.parts.options.data.batch_size) return *given;
+  if (spec.batch_size < 1)
+    throw ConfigError("data", "a loader of the data has the batch size " + std::to_string(spec.batch_size),
+                      "use 1 or more", MessageCode::out_of_range);
+  return spec.batch_size;
 }
 
 DataShard RunLoaders::shard() const {

@@ -87,6 +87,11 @@ void TrainedOptimizer::step() {
     }
     return update();
   }
+  if (shared_.is_manual() && shared_.in_training_step() && !std::exchange(has_gradients_, false)) {
+    throw TrainingError("step() of optimizer " + name_ +
+                        ": there was no manual_backward() since its last step; call manual_backward(loss) in "
+                        "place of loss.backward(), which leaves each rank its own gradients");
+  }
   shared_.begin_manual(*this, ManualOperation::step);
   const AutocastPause pause(context_.parts.device.type());
   update();
@@ -126,6 +131,13 @@ void TrainedOptimizer::complete() {
 
 void TrainedOptimizer::check_overflow() {
   if (skipped_steps_.too_many(shared_.scaler()->found_inf())) end_for_overflow();
+}
+
+void TrainedOptimizer::begin_backward() {
+  trained_->exchange().begin_backward(/*completes_step=*/false);
+  trained_->exchange().end_backward();
+  complete_ = false;
+  has_gradients_ = true;
 }
 
 void TrainedOptimizer::step_by_module(const MicroStep& last) {

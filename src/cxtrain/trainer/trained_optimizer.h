@@ -37,6 +37,8 @@ class TrainedOptimizer final : public OptimizerRef {
   void end_step() { complete_ = false; }
   /// Whether the optimizer updates its parameters in automatic optimization's step number `step`, from 0 on.
   bool is_due(std::int64_t step) const { return (step + 1) % frequency_ == 0; }
+  /// Manual optimization: a backward pass adds gradients, outside of `minimize`.
+  void begin_backward();
   /// Automatic optimization's update: calls `Module::optimizer_step`. `last`: the last micro-batch, whose
   /// loss an optimizer that evaluates the loss itself computes again.
   void step_by_module(const MicroStep& last);
@@ -74,7 +76,8 @@ class TrainedOptimizer final : public OptimizerRef {
   TrainContext& context_;
   std::string name_;
   std::int64_t frequency_, log_every_;
-  bool complete_ = false;  ///< the gradients of this step
+  bool complete_ = false;       ///< the gradients of this step
+  bool has_gradients_ = false;  ///< of `manual_backward`, since the last step
   bool may_step_ = false;  ///< in automatic optimization: `Module::optimizer_step` runs and has not stepped
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<TrainedParameters> trained_;
