@@ -37,6 +37,7 @@ TEST_CASE("SIGINT and SIGTERM end a run at a step, with its files and one line")
   const int expected = signal == SIGTERM ? 75 : 130;  // whoever sits at the terminal wants no restart
   CHECK(run.status == expected);
   CHECK(lines_with(run.output, signal == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM") == 1);
+  CHECK(lines_with(run.output, signal == SIGINT ? "another SIGINT" : "another SIGTERM") == 1);
   const auto json = run_json(dir);
   CHECK(json["status"] == "stopped");
   CHECK(json["exit_code"] == expected);

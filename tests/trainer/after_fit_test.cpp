@@ -185,12 +185,15 @@ TEST_CASE("a fit goes on from the last or the best checkpoint of the trainer's o
   trainer.fit(model, setting.data);
   const std::string first = trainer.log_dir();
   const at::Tensor trained = test::flat_parameters(model);
+  setting.options.trainer.max_epochs = 1;
   Trainer newer(setting.world, setting.options);
   newer.fit(of_another, setting.data);
   REQUIRE(newer.log_dir() > first);
   Judged resumed;
   trainer.fit(resumed, setting.data, {.ckpt_path = which});
   CHECK(at::equal(test::flat_parameters(resumed), trained));
+  CHECK(resumed.training_steps ==
+        (which == "last" ? 0 : 4));                          // of 12; the best is at 8, the newer run's at 4
   CHECK((trainer.log_dir() == first) == (which == "last"));  // in place; the best begins a new run
 }
 
@@ -216,6 +219,7 @@ TEST_CASE("what follows a fit that a signal has ended is left out, with the fit'
     CHECK_THAT(stopped.what(), test::contains("test ") && test::contains("SIGTERM"));
   }
   CHECK_THROWS_AS(trainer.predict(model, setting.data), StoppedBefore);
+  CHECK_THROWS_AS(trainer.fit(model, setting.data, {.ckpt_path = "/none"}), StoppedBefore);
   CHECK(trainer.last_summary()->status == "stopped");
 }
 

@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <string_view>
 
 namespace cxtrain {
 namespace {
 
 std::atomic<int> received_signal{0};
-std::atomic<std::int64_t> received_at{0};              ///< in nanoseconds
+std::atomic<std::int64_t> received_at{0};  ///< in nanoseconds
+std::atomic<bool> first_is_announced{false};
 std::atomic<int> requeue_wanted{0}, requeue_noted{0};  ///< signals
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "written by a signal handler");
@@ -26,11 +29,28 @@ std::int64_t nanoseconds() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+/// Calls what a signal handler may call.
+void announce(int signal) {
+  constexpr std::string_view kInterrupted =
+      "\nSIGINT: the run ends on all ranks after this step; another SIGINT ends it at once\n";
+  constexpr std::string_view kTerminated =
+      "\nSIGTERM: the run ends on all ranks after this step; another SIGTERM ends it at once\n";
+  const int error = errno;
+  const std::string_view text = signal == SIGINT ? kInterrupted : kTerminated;
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
+    // Nobody reads stderr.
+  }
+  errno = error;
+}
+
 void note(int signal) {
   const std::int64_t now = nanoseconds();
   int first = 0;
   if (received_signal == 0) received_at = now;
-  if (received_signal.compare_exchange_strong(first, signal)) return;
+  if (received_signal.compare_exchange_strong(first, signal)) {
+    if (first_is_announced) announce(signal);
+    return;
+  }
   if (signal == SIGTERM && first == SIGTERM && now - received_at < kSame) return;
   _exit(128 + signal);
 }
@@ -48,8 +68,9 @@ void install(int signal, void (*handler)(int), struct sigaction& before) {
 
 }  // namespace
 
-StopSignals::StopSignals(int requeue_signal) : requeue_signal_(requeue_signal) {
+StopSignals::StopSignals(int requeue_signal, bool announces) : requeue_signal_(requeue_signal) {
   received_signal = 0;
+  first_is_announced = announces;
   requeue_wanted = requeue_signal;
   install(SIGINT, note, before_int_);
   install(SIGTERM, note, before_term_);

@@ -14,8 +14,9 @@ namespace cxtrain {
 /// process; made and destroyed by one thread.
 class StopSignals {
  public:
-  /// `requeue_signal`: by which the run is asked to save and make way; 0: none.
-  explicit StopSignals(int requeue_signal = 0);
+  /// `requeue_signal`: by which the run is asked to save and make way; 0: none. `announces`: the first SIGINT
+  /// or SIGTERM writes a line to stderr at once, since a step may take long, or never end.
+  explicit StopSignals(int requeue_signal = 0, bool announces = false);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -54,7 +54,7 @@ void ProgressCallback::on_train_batch_end(Run& run, const StepOutput&, const Bat
   bar_->update(batch_idx + 1);
 }
 
-/// Not at the end of the epoch, whose means are made after that hook.
+/// Not at the end of the epoch: other callbacks and the model may log in that hook, too.
 void ProgressCallback::on_train_end(Run&) { end_epoch(/*last=*/true); }
 
 void ProgressCallback::start_evaluation(const char* label, const Run& run) {

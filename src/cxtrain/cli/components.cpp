@@ -1,8 +1,8 @@
 #include "cxtrain/cli/components.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <optional>
 
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
@@ -10,7 +10,6 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/field_text.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/loader.h"
@@ -39,22 +38,17 @@ std::vector<std::string> options_of_all(const std::string& prefix) {
   return names;
 }
 
-/// The arguments of the data module that the user gave. An option of all data modules (`--data.path`) also
-/// gives an argument of its name a value.
+/// The options of all data modules that also give an argument of their name its value.
+constexpr std::array kSharedWithData{"path", "batch_size"};
+
+/// The arguments of the data module that the user gave.
 std::map<std::string, std::string> arguments_of_data(const std::vector<ArgumentSpec>& specs,
                                                      const DataOptions& options) {
-  const auto texts = [](DataOptions of) {
-    std::map<std::string, std::optional<std::string>> all;
-    of.fields(
-        [&](const char* name, const auto& value, const auto&...) { all[name] = field::text_of(value); });
-    return all;
-  };
-  const auto defaults = texts({}), own = texts(options);
   std::map<std::string, std::string> given = options.args;
   for (const ArgumentSpec& spec : specs) {
-    const auto shared = own.find("data." + spec.name);
-    if (shared != own.end() && shared->second && shared->second != defaults.at(shared->first))
-      given.emplace(spec.name, *shared->second);
+    if (spec.name == "path" && !options.path.empty()) given.emplace(spec.name, options.path);
+    if (spec.name == "batch_size" && options.batch_size)
+      given.emplace(spec.name, std::to_string(*options.batch_size));
   }
   return given;
 }
@@ -119,8 +113,7 @@ Components load_components(Registry& registry, const Options& options, std::vect
 Options with_all_arguments(Options options, const Components& components) {
   options.model.args = components.model.values();
   if (!options.data.name.empty()) options.data.args = components.data.values();
-  for (const std::string& name : options_of_all("data."))
-    options.data.args.erase(name);  // has a line of its own
+  for (const char* const name : kSharedWithData) options.data.args.erase(name);  // options of their own
   for (const auto& [name, value] : components.strategy.values()) {
     options.strategy.args[name] = value;
     options.strategy.ddp_args.erase(name);

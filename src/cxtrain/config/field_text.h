@@ -76,12 +76,11 @@ Parsed<Value> parse(const std::string& text) {
   }
 }
 
-/// Reads an argument of a component: what `parse` reads, and "auto" or "null" for an absent optional.
+/// Reads an argument of a component: what `parse` reads, and "auto" for an absent optional.
 template <class Value>
 Parsed<Value> parse_argument(const std::string& text) {
   if constexpr (kIsOptional<Value>) {
-    const std::string_view word = trim(text);
-    if (word == "auto" || word == "null") return Parsed<Value>::of(std::nullopt);
+    if (trim(text) == "auto") return Parsed<Value>::of(std::nullopt);
   }
   return parse<Value>(text);
 }

@@ -59,8 +59,9 @@ class OptimizerRef {
   virtual void zero_grad() = 0;
   /// Averages the gradients over the ranks unless they are averages already, removes the loss scale, calls
   /// `on_before_optimizer_step` and `configure_gradient_clipping`, and updates the parameters. In automatic
-  /// optimization only `Module::optimizer_step` may call it, once. Collective. Throws TrainingError if
-  /// `accumulate_grad_batches` is not 1 in manual optimization.
+  /// optimization only `Module::optimizer_step` may call it, once. Collective. In manual optimization:
+  /// throws TrainingError if `accumulate_grad_batches` is not 1, or if there are several ranks and no
+  /// `manual_backward` was called since the last step or `zero_grad`.
   virtual void step() = 0;
   /// Returns an object; while the object lives, parameters of other optimizers require no gradient.
   [[nodiscard]] virtual Toggle toggle() = 0;

@@ -58,9 +58,9 @@ class HookCaller {
     for (Callback* const callback : callbacks_) (callback->*hook.callback)(run_, args...);
     if constexpr (!std::is_null_pointer_v<ModuleHook>) (module_.*hook.module)(args...);
   }
-  /// Runs `on_train_epoch_end` of the module and of the callbacks that do not monitor. Then reduces the
-  /// epoch's metrics over the ranks, and runs the hook of the callbacks that monitor. Returns the metrics.
-  /// Collective.
+  /// Reduces the epoch's metrics over the ranks, runs `on_train_epoch_end` of the module and of the callbacks
+  /// that do not monitor, and reduces what these hooks have logged. Then resets the model's metrics, and runs
+  /// the hook of the callbacks that monitor. Returns the metrics. Collective.
   MetricStore::Values end_train_epoch();
   /// Runs `on_exception` of the callbacks.
   void report(const std::exception& error) noexcept;

@@ -99,7 +99,7 @@ bool is_run_folder(Filesystem& files, const std::string& path) {
 bool follows_metric(const std::string& key, const nlohmann::json& section) {
   if (!key.starts_with("ModelCheckpoint")) return false;
   const nlohmann::json::json_pointer monitor("/values/monitor");
-  if (section.contains(monitor)) return section.at(monitor) != "";
+  if (section.contains(monitor)) return !section.at(monitor).get_ref<const std::string&>().empty();
   return !key.starts_with("ModelCheckpoint{monitor: ,");
 }
 
@@ -161,9 +161,9 @@ Candidates look(Filesystem& files, const Options& options, const std::string& ow
   if (asked == kBest && !found.empty()) candidates.paths = {best_of(found.front())};
   if (asked == kLast && !found.empty()) candidates.paths.resize(1);
   if (!candidates.paths.empty() || asked == kAuto) return candidates;
-  refuse_candidates(
-      "--ckpt_path " + asked + ": there is no checkpoint below '" + options.trainer.default_root_dir + "'",
-      candidates.damaged, " (--ckpt_path auto begins from the start then)");
+  refuse_candidates("--ckpt_path " + asked + ": there is no checkpoint below '" +
+                        (own_run.empty() ? options.trainer.default_root_dir : own_run) + "'",
+                    candidates.damaged, " (--ckpt_path auto begins from the start then)");
 }
 
 /// Whether `path` lies below `folder`, links followed.

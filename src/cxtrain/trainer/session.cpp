@@ -60,7 +60,8 @@ void Session::open() {
   generators_->seed_apart(context_->state.seed, world.rank(), world.size());
   if (!goes_on_in_place_) write_files();
   world.process_end().set_rescue([this](int exit_code) { fail(exit_code); });
-  signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
+  signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal),
+                   /*announces=*/inputs_.world.is_root() && !inputs_.options.quiet);
   context_->hooks.call(hooks::setup, stage_);
 }
 

@@ -87,7 +87,8 @@ void TrainedOptimizer::step() {
     }
     return update();
   }
-  if (shared_.is_manual() && shared_.in_training_step() && !std::exchange(has_gradients_, false)) {
+  const bool several = context_.parts.world.size() > 1;
+  if (several && shared_.is_manual() && shared_.in_training_step() && !has_gradients_) {
     throw TrainingError("step() of optimizer " + name_ +
                         ": there was no manual_backward() since its last step; call manual_backward(loss) in "
                         "place of loss.backward(), which leaves each rank its own gradients");
@@ -109,7 +110,7 @@ Toggle TrainedOptimizer::toggle() { return Toggle(shared_.trained_by_others(*thi
 void TrainedOptimizer::zero_gradients() {
   shared_.micro().observer.before_zero_grad();
   trained_->exchange().zero_gradients();
-  complete_ = false;
+  complete_ = has_gradients_ = false;
 }
 
 void TrainedOptimizer::backward(const at::Tensor& loss) {
@@ -177,6 +178,7 @@ void TrainedOptimizer::update() {
   PhaseClock::enter(Phase::publish);
   trained_->publish();
   shared_.note_update();
+  has_gradients_ = false;
   end_step();
   rate_.count_step();
 }

@@ -77,7 +77,7 @@ class TrainedOptimizer final : public OptimizerRef {
   std::string name_;
   std::int64_t frequency_, log_every_;
   bool complete_ = false;       ///< the gradients of this step
-  bool has_gradients_ = false;  ///< of `manual_backward`, since the last step
+  bool has_gradients_ = false;  ///< of `manual_backward`, since the last step or `zero_grad`
   bool may_step_ = false;  ///< in automatic optimization: `Module::optimizer_step` runs and has not stepped
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<TrainedParameters> trained_;

@@ -217,6 +217,7 @@ void Trainer::fail(Session& session, const std::exception& error) {
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
+  refuse_after_signal(Stage::fit);  // before a checkpoint is read
   Options options = options_;
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
   // The options name the checkpoint of the first fit. Another fit begins with the model as it is.

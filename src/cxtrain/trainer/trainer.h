@@ -30,7 +30,7 @@ struct TrainerState;
 
 /// Position of a training, for another training that resumes there.
 struct ResumeFrom {
-  StateDict state;           ///< the state that a callback got on the rank of this number
+  const StateDict& state;    ///< the state that a callback got on the rank of this number
   std::string log_dir = {};  ///< folder of the run that saved it; empty: it wrote nothing
   bool in_place = false;     ///< continue in that folder, instead of a new one
   std::string data = {};     ///< fingerprint of its data; empty: any data are accepted
