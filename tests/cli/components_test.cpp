@@ -43,7 +43,7 @@ class WithPath : public DataModule {
     void fields(auto&& field) {
       field("path", path, "folder");
       field("batch_size", batch_size, "samples", Range::at_least(1));
-      field("classes", classes, "of the data");
+      field("classes", classes, "classes of the data");
     }
   };
   explicit WithPath(const Args& its_args) : args(its_args) {}

@@ -222,6 +222,7 @@ TEST_CASE("on_step is the batch's value, on_epoch that of all, and a reset begin
   CHECK(error.compute().item<double>() == 2);  // for the hooks at the end of the epoch
   CHECK(store.reduce_epoch(LogRule::Phase::training, world).empty());
   store.model_metrics().reset();
+  CHECK(error.updates() == 0);
   CHECK_NOTHROW(error.update(at::ones({1}), at::ones({1})));
 }
 

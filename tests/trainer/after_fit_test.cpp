@@ -192,8 +192,8 @@ TEST_CASE("a fit goes on from the last or the best checkpoint of the trainer's o
   Judged resumed;
   trainer.fit(resumed, setting.data, {.ckpt_path = which});
   CHECK(at::equal(test::flat_parameters(resumed), trained));
-  CHECK(resumed.training_steps ==
-        (which == "last" ? 0 : 4));                          // of 12; the best is at 8, the newer run's at 4
+  // The last checkpoint has all 12 steps, the best one has 8, and the last one of the newer run has 4.
+  CHECK(resumed.training_steps == (which == "last" ? 0 : 4));
   CHECK((trainer.log_dir() == first) == (which == "last"));  // in place; the best begins a new run
 }
 

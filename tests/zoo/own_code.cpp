@@ -3,8 +3,8 @@
 #include <map>
 #include <stdexcept>
 
-/// What docs/own_code.md and docs/larger_models.md show, with what the pages leave out. The program is that
-/// of "A main of your own".
+/// The code of docs/own_code.md and docs/larger_models.md, with the parts that the pages leave out. `main` is
+/// the program of "A main of your own".
 // clang-format off
 
 class Waves : public cxtrain::Dataset {

@@ -1,17 +1,9 @@
 #include "cxtrain/base/class_name.h"
 
-#include <cxxabi.h>
-
-#include <cstdlib>
-#include <memory>
+#include "cxtrain/base/demangled.h"
 
 namespace cxtrain {
 
-std::string class_name(const std::type_info& type) {
-  int failed = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), std::free);
-  return failed == 0 ? name.get() : type.name();
-}
+std::string class_name(const std::type_info& type) { return demangled(type.name()); }
 
 }  // namespace cxtrain

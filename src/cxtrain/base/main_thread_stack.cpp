@@ -1,6 +1,5 @@
 #include "cxtrain/base/main_thread_stack.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <sys/syscall.h>
@@ -11,10 +10,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <sstream>
 #include <thread>
+
+#include "cxtrain/base/demangled.h"
 
 namespace cxtrain {
 namespace {
@@ -39,12 +38,7 @@ std::string describe_frame(void* address) {
     line << address;
     return line.str();
   }
-  if (info.dli_sname != nullptr) {
-    int failed = 0;
-    const std::unique_ptr<char, decltype(&std::free)> demangled(
-        abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &failed), std::free);
-    line << (failed == 0 ? demangled.get() : info.dli_sname) << " in ";
-  }
+  if (info.dli_sname != nullptr) line << demangled(info.dli_sname) << " in ";
   line << info.dli_fname << " +0x" << std::hex
        << reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   return line.str();

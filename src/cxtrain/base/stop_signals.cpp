@@ -29,7 +29,7 @@ std::int64_t nanoseconds() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Calls what a signal handler may call.
+/// Calls only functions that a signal handler may call.
 void announce(int signal) {
   constexpr std::string_view kInterrupted =
       "\nSIGINT: the run ends on all ranks after this step; another SIGINT ends it at once\n";

@@ -12,7 +12,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr double kMinSteps = 5, kMaxSteps = 5000;  // a window has so many steps
+constexpr double kMinSteps = 5, kMaxSteps = 5000;  // of a window
 constexpr double kWindowSeconds = 0.6;
 
 std::string in_milliseconds(double seconds) {

@@ -1,8 +1,8 @@
 #include "cxtrain/cli/components.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <optional>
 
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
@@ -10,6 +10,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/config/field_text.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/loader.h"
@@ -38,17 +39,20 @@ std::vector<std::string> options_of_all(const std::string& prefix) {
   return names;
 }
 
-/// The options of all data modules that also give an argument of their name its value.
-constexpr std::array kSharedWithData{"path", "batch_size"};
+/// The options of all data modules that also give an argument of their name the value, if there is one.
+std::map<std::string, std::optional<std::string>> shared_with_arguments(const DataOptions& options) {
+  return {{"path", options.path.empty() ? std::nullopt : std::optional(options.path)},
+          {"batch_size", field::text_of(options.batch_size)}};
+}
 
 /// The arguments of the data module that the user gave.
 std::map<std::string, std::string> arguments_of_data(const std::vector<ArgumentSpec>& specs,
                                                      const DataOptions& options) {
+  const auto shared = shared_with_arguments(options);
   std::map<std::string, std::string> given = options.args;
   for (const ArgumentSpec& spec : specs) {
-    if (spec.name == "path" && !options.path.empty()) given.emplace(spec.name, options.path);
-    if (spec.name == "batch_size" && options.batch_size)
-      given.emplace(spec.name, std::to_string(*options.batch_size));
+    const auto found = shared.find(spec.name);
+    if (found != shared.end() && found->second) given.emplace(spec.name, *found->second);
   }
   return given;
 }
@@ -113,7 +117,7 @@ Components load_components(Registry& registry, const Options& options, std::vect
 Options with_all_arguments(Options options, const Components& components) {
   options.model.args = components.model.values();
   if (!options.data.name.empty()) options.data.args = components.data.values();
-  for (const char* const name : kSharedWithData) options.data.args.erase(name);  // options of their own
+  for (const auto& [name, value] : shared_with_arguments(options.data)) options.data.args.erase(name);
   for (const auto& [name, value] : components.strategy.values()) {
     options.strategy.args[name] = value;
     options.strategy.ddp_args.erase(name);

@@ -13,8 +13,8 @@
 /// All times are seconds of the host's clock.
 namespace cxtrain {
 
-/// Of a step, or of a phase in a step. Median and 95th percentile are over the last steps, at most
-/// `PhaseClock::kKeptSteps`.
+/// The times of a step, or of a phase in a step. Median and 95th percentile are taken over the last steps, at
+/// most `PhaseClock::kKeptSteps`.
 struct StepTimes {
   double mean = 0, median = 0, p95 = 0;
 
