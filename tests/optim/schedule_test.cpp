@@ -96,9 +96,8 @@ TEST_CASE("options choose and change optimizer and schedule") {
   CHECK(std::get<Sgd>(replaced.optimizer).nesterov);
   CHECK(std::get<MultiStepSchedule>(replaced.schedule).milestones == std::vector<std::int64_t>{3, 5});
   CHECK(replaced.interval == Interval::step);
-  CHECK(
-      std::get<LibTorchOptimizer>(apply_overrides(own, {"rmsprop", {{"lr", "0.1"}}}, {}, problems).optimizer)
-          .lr == 0.1);
+  CHECK(std::get<Rmsprop>(apply_overrides(own, {"rmsprop", {{"lr", "0.1"}}}, {}, problems).optimizer).lr ==
+        0.1);
   CHECK(problems.empty());
 
   apply_overrides(own, {"adm", {}}, {"cosin", {}}, problems);

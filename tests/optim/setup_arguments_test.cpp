@@ -46,9 +46,10 @@ TEST_CASE("what an optimizer cannot work with is refused by its option") {
     CHECK(refused({.optimizer = AdamW{.beta1 = wrong, .beta2 = wrong, .eps = wrong}}) ==
           "optimizer.beta1, optimizer.beta2, optimizer.eps");
     CHECK(refused({.optimizer = Sgd{.momentum = wrong}}) == "optimizer.momentum");
-    CHECK(refused({.optimizer = rmsprop(0.1, wrong, wrong, wrong)}) ==
+    CHECK(refused({.optimizer = Rmsprop{.alpha = wrong, .momentum = wrong, .weight_decay = wrong}}) ==
           "optimizer.alpha, optimizer.momentum, optimizer.weight_decay");
-    CHECK(refused({.optimizer = adagrad(wrong, wrong)}) == "optimizer.lr, optimizer.lr_decay");
+    CHECK(refused({.optimizer = Adagrad{.lr = wrong, .lr_decay = wrong}}) ==
+          "optimizer.lr, optimizer.lr_decay");
     CHECK(refused({.groups = {{.parameters = {}, .lr = wrong, .weight_decay = wrong}}}) ==
           "optimizer, parameter group 0, lr, optimizer, parameter group 0, weight_decay");
   }
@@ -56,7 +57,8 @@ TEST_CASE("what an optimizer cannot work with is refused by its option") {
     CHECK(refused({.optimizer = Adam{.beta1 = wrong, .beta2 = wrong}}) == "optimizer.beta1, optimizer.beta2");
   CHECK(refused({.optimizer = Adam{.eps = 0}}) == "optimizer.eps");
   CHECK(refused({.optimizer = Adam{.lr = 0, .beta1 = 0, .beta2 = 0}}).empty());
-  CHECK(refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.max_iter, optimizer.history_size");
+  CHECK(refused({.optimizer = Lbfgs{.max_iter = 0, .history_size = 0}}) ==
+        "optimizer.max_iter, optimizer.history_size");
   CHECK(refused({.optimizer = Sgd{.nesterov = true}}) == "optimizer.nesterov");
   CHECK(refused({.optimizer = Sgd{.momentum = 0.9, .nesterov = true}}).empty());
 }
@@ -138,15 +140,16 @@ TEST_CASE("arguments of an optimizer that only the model knows: what none takes 
                  test::contains("lr_scheduler.gamma:") && test::contains("'fast'"));
 }
 
-TEST_CASE("an argument changes one of LibTorch's optimizers and leaves its others") {
+TEST_CASE("an argument changes a field of the model's optimizer and leaves the others") {
   std::vector<Problem> problems;
-  const OptimizerSetup own{.optimizer = rmsprop(0.1, 0.5, 0.25)};
+  const OptimizerSetup own{.optimizer = Rmsprop{.lr = 0.1, .alpha = 0.5, .momentum = 0.25}};
   const OptimizerSetup changed = apply_overrides(own, {"", {{"momentum", "0.75"}}}, {}, problems);
   CHECK(problems.empty());
-  const auto& rmsprop = std::get<LibTorchOptimizer>(changed.optimizer);
+  const auto& rmsprop = std::get<Rmsprop>(changed.optimizer);
   CHECK(rmsprop.lr == 0.1);
-  CHECK(rmsprop.arguments ==
-        std::map<std::string, double>{{"alpha", 0.5}, {"momentum", 0.75}, {"weight_decay", 0}});
+  CHECK(rmsprop.alpha == 0.5);
+  CHECK(rmsprop.momentum == 0.75);
+  CHECK(rmsprop.weight_decay == 0);
 }
 
 }  // namespace

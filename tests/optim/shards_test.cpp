@@ -164,7 +164,7 @@ TEST_CASE("LibTorch's own optimizers refuse parts of parameters") {
   const auto divided = parameters(at::kFloat);
   const ShardPlan plan = plan_for(divided, 2);
   CHECK_THAT(test::error_of([&] {
-               make_optimizer({.optimizer = rmsprop()}, divided, pieces_of(divided, plan.shards[0]));
+               make_optimizer({.optimizer = Rmsprop{}}, divided, pieces_of(divided, plan.shards[0]));
              }),
              test::contains(test::code(MessageCode::invalid_value)) && test::contains("rmsprop") &&
                  test::contains("p1"));

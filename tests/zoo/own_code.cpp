@@ -107,7 +107,7 @@ class Generator : public cxtrain::Module {
   void on_train_epoch_end() override { loggers().log_image("samples", generator->forward(noise)); }
 
   cxtrain::Optimizers configure_optimizers() override {
-    return {{"embeddings", cxtrain::rmsprop(1e-2), embeddings->parameters()},
+    return {{"embeddings", cxtrain::Rmsprop{.lr = 1e-2}, embeddings->parameters()},
             {"layers", cxtrain::AdamW{.lr = 1e-3}.with(cxtrain::CosineSchedule{}), layers->parameters()}};
   }
 

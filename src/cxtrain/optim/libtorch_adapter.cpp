@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/optim/optimizer_archive.h"
 
 namespace cxtrain {
 namespace {
@@ -21,7 +22,9 @@ class LibTorchAdapter final : public Optimizer {
  public:
   LibTorchAdapter(const LibTorchOptimizer& config, const std::vector<ResolvedGroup>& groups,
                   std::span<const Piece> pieces)
-      : name_(config.name), needs_closure_(config.needs_closure) {
+      : name_(config.name),
+        state_name_("libtorch." + name_ + (pieces.empty() ? "" : "." + pieces.front().name)),
+        needs_closure_(config.needs_closure) {
     for (const Piece& piece : pieces) {
       if (!piece.is_whole())
         throw ConfigError("optimizer", name_ + " updates whole parameters, and has a part of " + piece.name);
@@ -86,15 +89,22 @@ class LibTorchAdapter final : public Optimizer {
           "the state of the optimizer " + name_ +
           " cannot be saved: its class has to override torch::optim::Optimizer's save and load");
     }
-    return {whole_piece(state_name(), bytes)};
+    return {whole_piece(state_name_, bytes)};
   }
 
   void load(std::span<const Piece> state) override {
-    const auto saved = std::find_if(state.begin(), state.end(),
-                                    [this](const Piece& piece) { return piece.name == state_name(); });
-    if (saved == state.end() || !saved->is_whole()) throw StateError("the saved state lacks " + state_name());
-    torch::serialize::InputArchive archive = read(saved->read());
-    optimizer_->load(archive);
+    const at::Tensor bytes = saved_in(state).read();
+    require_no_program(bytes, state_name_);
+    try {
+      torch::serialize::InputArchive archive = read(bytes);
+      optimizer_->load(archive);
+    } catch (const c10::Error& error) {
+      throw StateError("the saved state of the optimizer " + name_ +
+                           " is of other parameters: use the model of that run, and with pipeline as many "
+                           "stages (" +
+                           shortened(message_of(error), 300) + ")",
+                       MessageCode::model_mismatch);
+    }
     set_lr_factor(factor_);
   }
 
@@ -107,7 +117,15 @@ class LibTorchAdapter final : public Optimizer {
     }
   }
 
-  std::string state_name() const { return "libtorch." + name_; }
+  const Piece& saved_in(std::span<const Piece> state) const {
+    // Earlier commits saved without the name of a parameter.
+    for (const std::string& name : {state_name_, "libtorch." + name_}) {
+      const auto saved =
+          std::find_if(state.begin(), state.end(), [&](const Piece& piece) { return piece.name == name; });
+      if (saved != state.end() && saved->is_whole()) return *saved;
+    }
+    throw StateError("the saved state lacks " + state_name_);
+  }
 
   static torch::serialize::InputArchive read(const at::Tensor& bytes) {
     const at::Tensor flat = bytes.cpu().contiguous();
@@ -122,6 +140,7 @@ class LibTorchAdapter final : public Optimizer {
   }
 
   std::string name_;
+  std::string state_name_;  ///< with the first parameter's name: stages of a pipeline have other parameters
   bool needs_closure_;
   std::vector<at::Tensor> parameters_;
   std::vector<double> base_rates_;
@@ -131,44 +150,35 @@ class LibTorchAdapter final : public Optimizer {
 
 }  // namespace
 
+LibTorchOptimizer libtorch_optimizer(const Rmsprop& config) {
+  return {"rmsprop", config.lr, false, [config](const Groups& groups) {
+            return std::make_unique<torch::optim::RMSprop>(groups, torch::optim::RMSpropOptions(config.lr)
+                                                                       .alpha(config.alpha)
+                                                                       .momentum(config.momentum)
+                                                                       .weight_decay(config.weight_decay));
+          }};
+}
+
+LibTorchOptimizer libtorch_optimizer(const Adagrad& config) {
+  return {"adagrad", config.lr, false, [config](const Groups& groups) {
+            return std::make_unique<torch::optim::Adagrad>(groups, torch::optim::AdagradOptions(config.lr)
+                                                                       .lr_decay(config.lr_decay)
+                                                                       .weight_decay(config.weight_decay));
+          }};
+}
+
+LibTorchOptimizer libtorch_optimizer(const Lbfgs& config) {
+  return {"lbfgs", config.lr, true, [config](const Groups& groups) {
+            return std::make_unique<torch::optim::LBFGS>(groups, torch::optim::LBFGSOptions(config.lr)
+                                                                     .max_iter(config.max_iter)
+                                                                     .history_size(config.history_size));
+          }};
+}
+
 std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config,
                                                    const std::vector<ResolvedGroup>& groups,
                                                    std::span<const Piece> pieces) {
   return std::make_unique<LibTorchAdapter>(config, groups, pieces);
-}
-
-LibTorchOptimizer rmsprop(double lr, double alpha, double momentum, double weight_decay) {
-  return {"rmsprop",
-          lr,
-          false,
-          [=](const Groups& groups) {
-            return std::make_unique<torch::optim::RMSprop>(
-                groups,
-                torch::optim::RMSpropOptions(lr).alpha(alpha).momentum(momentum).weight_decay(weight_decay));
-          },
-          {{"alpha", alpha}, {"momentum", momentum}, {"weight_decay", weight_decay}}};
-}
-
-LibTorchOptimizer adagrad(double lr, double lr_decay, double weight_decay) {
-  return {"adagrad",
-          lr,
-          false,
-          [=](const Groups& groups) {
-            return std::make_unique<torch::optim::Adagrad>(
-                groups, torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
-          },
-          {{"lr_decay", lr_decay}, {"weight_decay", weight_decay}}};
-}
-
-LibTorchOptimizer lbfgs(double lr, std::int64_t max_iter, std::int64_t history_size) {
-  return {"lbfgs",
-          lr,
-          true,
-          [=](const Groups& groups) {
-            return std::make_unique<torch::optim::LBFGS>(
-                groups, torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
-          },
-          {{"max_iter", static_cast<double>(max_iter)}, {"history_size", static_cast<double>(history_size)}}};
 }
 
 }  // namespace cxtrain

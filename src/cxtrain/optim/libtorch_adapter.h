@@ -7,6 +7,12 @@
 
 namespace cxtrain {
 
+/// Returns LibTorch's optimizer that a description stands for.
+LibTorchOptimizer libtorch_optimizer(const Rmsprop& config);
+LibTorchOptimizer libtorch_optimizer(const Adagrad& config);
+LibTorchOptimizer libtorch_optimizer(const Lbfgs& config);
+inline const LibTorchOptimizer& libtorch_optimizer(const LibTorchOptimizer& config) { return config; }
+
 /// An optimizer of LibTorch's behind our interface, for pieces that are whole parameters. It reads
 /// `found_inf` on the host, which the fused ones do not. Throws ConfigError where a piece is a part of a
 /// parameter.

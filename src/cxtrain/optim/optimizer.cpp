@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -68,10 +67,10 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
     throw ConfigError(std::move(problems));
   return std::visit(
       [&](const auto& config) -> std::unique_ptr<Optimizer> {
-        using Config = std::decay_t<decltype(config)>;
-        if constexpr (std::is_same_v<Config, LibTorchOptimizer>) {
-          return make_libtorch_optimizer(
-              config, resolve_groups(setup.groups, parameters, pieces, config.lr, 0), pieces);
+        if constexpr (requires { libtorch_optimizer(config); }) {
+          return make_libtorch_optimizer(libtorch_optimizer(config),
+                                         resolve_groups(setup.groups, parameters, pieces, config.lr, 0),
+                                         pieces);
         } else {
           return std::make_unique<FusedOptimizer>(
               config, resolve_groups(setup.groups, parameters, pieces, config.lr, config.weight_decay),

@@ -30,11 +30,6 @@ const NamedComponent* require(const Components& components, const char* option, 
   return nullptr;
 }
 
-std::vector<ArgumentSpec> arguments_of(const OptimizerConfig& config) {
-  if (const NamedComponent* known = find(known_optimizers(), name_of(config))) return known->arguments;
-  return {find(known_optimizers(), "sgd")->arguments.front()};  // a user's own: its rate is all that is known
-}
-
 /// An argument of a component that only the model knows: some component has to take it.
 void check_unnamed(const Components& components, const std::string& prefix, const Given& given,
                    std::vector<Problem>& problems) {
@@ -78,7 +73,8 @@ OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimiz
     }
   }
   if (known && !optimizer.args.empty()) {
-    assign(Arguments(arguments_of(setup.optimizer), optimizer.args, "optimizer.", problems), setup.optimizer);
+    assign(Arguments(argument_specs_of(setup.optimizer), optimizer.args, "optimizer.", problems),
+           setup.optimizer);
   }
 
   if (!lr_scheduler.name.empty()) {

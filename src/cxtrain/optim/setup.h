@@ -6,7 +6,6 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,23 +87,75 @@ struct AdamW {
   auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
 
-/// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's). They run one parameter at a time.
-struct LibTorchOptimizer {
-  std::string name;
-  double lr = 1e-2;            ///< the groups' base rate, which schedules scale
-  bool needs_closure = false;  ///< evaluates the loss itself, several times a step (LBFGS)
-  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
-      make;
-  std::map<std::string, double> arguments = {};  ///< arguments of `make` besides the rate, to be checked
+// LibTorch's own code runs the following optimizers, one whole parameter at a time.
+
+/// Defaults of torch.optim.RMSprop.
+struct Rmsprop {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double momentum = 0;
+  double weight_decay = 0;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("alpha", alpha, "how slowly the mean of squares fades", Range::below(0, 1));
+    field("momentum", momentum, "share of the last step that is added", Range::at_least(0));
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+  }
 
   auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
-LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0,
-                          double weight_decay = 0);
-LibTorchOptimizer adagrad(double lr = 1e-2, double lr_decay = 0, double weight_decay = 0);
-LibTorchOptimizer lbfgs(double lr = 1, std::int64_t max_iter = 20, std::int64_t history_size = 100);
 
-using OptimizerConfig = std::variant<Sgd, Adam, AdamW, LibTorchOptimizer>;
+/// Adagrad (Duchi et al. 2011); defaults of torch.optim.Adagrad.
+struct Adagrad {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("lr_decay", lr_decay, "how fast the learning rate falls", Range::at_least(0));
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+  }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
+};
+
+/// L-BFGS; defaults of torch.optim.LBFGS. Evaluates the loss several times a step. On several ranks the loss
+/// is the mean over the ranks.
+struct Lbfgs {
+  double lr = 1;
+  std::int64_t max_iter = 20;
+  std::int64_t history_size = 100;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("max_iter", max_iter, "evaluations of the loss in a step", Range::at_least(1));
+    field("history_size", history_size, "steps remembered", Range::at_least(1));
+  }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
+};
+
+/// Another optimizer with LibTorch's interface, such as a user's.
+struct LibTorchOptimizer {
+  std::string name;
+  double lr = 1e-2;            ///< the groups' base rate, which schedules scale
+  bool needs_closure = false;  ///< evaluates the loss itself, several times a step
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
+      make;
+
+  void fields(auto&& field) { field("lr", lr, "learning rate", Range::at_least(0)); }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
+};
+
+using OptimizerConfig = std::variant<Sgd, Adam, AdamW, Rmsprop, Adagrad, Lbfgs, LibTorchOptimizer>;
+
+/// Returns whether LibTorch's own code runs the optimizer, on whole parameters.
+bool runs_in_libtorch(const OptimizerConfig& config);
+/// Returns whether the optimizer evaluates the loss itself, several times a step.
+bool needs_closure(const OptimizerConfig& config);
 
 /// Some of the parameters, with a learning rate or weight decay of their own. Parameters in no group form the
 /// last group.

@@ -19,6 +19,9 @@ struct NamedComponent {
 const std::vector<NamedComponent>& known_optimizers();
 const std::vector<NamedComponent>& known_schedules();  ///< each with `interval`, step or epoch
 
+/// Returns the arguments of the optimizer's kind, with their defaults.
+std::vector<ArgumentSpec> argument_specs_of(const OptimizerConfig& config);
+
 /// The optimizer or schedule of this name with its defaults; the name is known.
 OptimizerConfig default_optimizer(const std::string& name);
 ScheduleConfig default_schedule(const std::string& name);

@@ -49,6 +49,9 @@ class GradientExchange {
   /// `Communicator::connections`.
   virtual std::vector<ConnectionUse> connections() const { return {}; }
 
+  /// Called after each optimizer step; `steps`: of the training so far. Equal on all ranks.
+  virtual void end_step(std::int64_t /*steps*/) {}
+
   /// Gives all ranks equal buffers of the model, after a step. Collective.
   virtual void bring_buffers() {}
 

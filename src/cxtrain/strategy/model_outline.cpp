@@ -15,6 +15,10 @@ struct StateNumbers {
   std::int64_t operator()(const Sgd& sgd) const { return sgd.momentum == 0 ? 0 : 1; }
   std::int64_t operator()(const Adam& adam) const { return adam.amsgrad ? 3 : 2; }
   std::int64_t operator()(const AdamW& adam) const { return adam.amsgrad ? 3 : 2; }
+  std::int64_t operator()(const Rmsprop& rmsprop) const { return rmsprop.momentum == 0 ? 1 : 2; }
+  std::int64_t operator()(const Adagrad&) const { return 1; }
+  /// Two lists of the last steps, the direction, and the gradient before and now.
+  std::int64_t operator()(const Lbfgs& lbfgs) const { return 2 * lbfgs.history_size + 3; }
   std::int64_t operator()(const LibTorchOptimizer&) const { return 2; }
 };
 

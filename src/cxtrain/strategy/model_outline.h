@@ -31,7 +31,8 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
 
 /// Returns the gradients and the state for parameters that one optimizer trains as a whole: those that
 /// require a gradient now. Adam and AdamW have 8 bytes of state for each parameter, 12 with amsgrad; SGD has
-/// 4 with momentum, else none. An optimizer of LibTorch counts as 8. A master weight (AMP's O2) and its
+/// 4 with momentum, else none; RMSprop has 8 with momentum, else 4; Adagrad has 4; L-BFGS has 8 for each step
+/// that it remembers, and 12 more. A user's optimizer counts as 8. A master weight (AMP's O2) and its
 /// gradient have 8 bytes more; that of a frozen parameter has 4. `further_numbers`: what the strategy keeps
 /// for each parameter besides.
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,

@@ -49,18 +49,13 @@ std::vector<at::Tensor> named_parameters(const NamedOptimizer& entry) {
   return parameters;
 }
 
-bool needs_closure(const NamedOptimizer& entry) {
-  const auto* libtorch = std::get_if<LibTorchOptimizer>(&entry.setup.optimizer);
-  return libtorch != nullptr && libtorch->needs_closure;
-}
-
 void check_mode(const std::vector<NamedOptimizer>& setups, bool manual) {
   for (const NamedOptimizer& entry : setups) {
     if (manual && entry.frequency != 1) {
       throw bad_optimizers("optimizer " + in_quotes(entry.name) + " has a frequency in manual optimization",
                            "let training_step decide when the optimizer steps");
     }
-    if (!manual && setups.size() > 1 && needs_closure(entry)) {
+    if (!manual && setups.size() > 1 && needs_closure(entry.setup.optimizer)) {
       throw bad_optimizers("optimizer " + in_quotes(entry.name) + " evaluates the loss itself, beside others",
                            "set automatic_optimization to false, and call minimize()");
     }
@@ -135,12 +130,13 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
                            const PrecisionPolicy& precision)
     : context_(context), shared_(context, optimizers_, limits.accumulate, precision) {
   for (std::size_t i = 0; i < setups.size(); ++i) {
-    if (needs_closure(setups[i]) && (limits.accumulate > 1 || precision.scale_gradients)) {
+    const bool apart = context.parts.strategy.ranks_update_apart();
+    if (needs_closure(setups[i].setup.optimizer) &&
+        (limits.accumulate > 1 || precision.scale_gradients || apart)) {
       throw ConfigError("optimizer",
                         "an optimizer that evaluates the loss itself works with neither "
-                        "accumulate_grad_batches nor 16-mixed",
-                        "use precision 32-true or bf16-mixed and no accumulation",
-                        MessageCode::conflicting_options);
+                        "accumulate_grad_batches nor 16-mixed nor strategy.model_averaging_period",
+                        "leave these out, or use another optimizer", MessageCode::conflicting_options);
     }
     optimizers_.push_back(std::make_unique<TrainedOptimizer>(
         shared_, context, setups[i], targets[i].parameters, std::move(trained[i]), limits));
@@ -165,7 +161,11 @@ bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, c
       shared_.is_manual() ? shared_.take_updated() : step_automatically(own, of_all_ranks, last);
   if (!stepped) return false;
   ++context_.state.global_step;
-  for (const auto& optimizer : optimizers_) optimizer->trained().end_step(context_.state.global_step);
+  for (const auto& optimizer : optimizers_) {
+    TrainedParameters& trained = optimizer->trained();
+    trained.exchange().end_step(context_.state.global_step);
+    trained.end_step(context_.state.global_step);
+  }
   return true;
 }
 
@@ -211,6 +211,12 @@ void Optimization::update_due(const MicroStep& last) {
 void Optimization::leave_out_ranks_that_skipped(const StepResult& own) {
   const PhaseScope phase(Phase::agree);
   World& world = context_.parts.world;
+  if (context_.parts.strategy.ranks_update_apart()) {
+    throw AgreedError(ExitCode::failure, MessageCode::bad_loss,
+                      context_.where() +
+                          ": training_step of a rank returned no loss, and where nodes train apart "
+                          "(strategy.model_averaging_period) no rank may leave a batch out");
+  }
   double without_loss[] = {own.skipped ? 1.0 : 0.0};
   world.sum(without_loss);
   const at::NoGradGuard no_grad;

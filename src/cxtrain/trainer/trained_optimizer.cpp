@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/trained_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/metrics/async_scalars.h"
 #include "cxtrain/optim/clip.h"
@@ -20,10 +22,20 @@
 namespace cxtrain {
 namespace {
 
+/// Returns this rank's loss; undefined: the rank has no sample.
 at::Tensor loss_once_more(Strategy& strategy, const MicroStep& micro) {
   OneMicroStep plan(micro);
   strategy.step(plan);
-  return plan.loss;
+  return plan.loss.defined() ? plan.loss.mul(micro.loss_weight) : plan.loss;
+}
+
+/// Ranks whose optimizers compare losses have to compare the same losses. `own`: this rank's, times its
+/// weight, or undefined. Collective.
+at::Tensor mean_over_ranks(const at::Tensor& own, World& world) {
+  if (world.size() == 1) return own;
+  double loss[] = {own.defined() ? own.item<double>() : 0};
+  world.sum(loss);
+  return at::scalar_tensor(loss[0] / world.size(), at::kDouble);
 }
 
 }  // namespace
@@ -63,7 +75,7 @@ void TrainedOptimizer::minimize(const std::function<at::Tensor()>& loss) {
       const AutocastGuard autocast(context_.parts.device.type(), shared_.precision().autocast_dtype);
       const at::Tensor again = loss();
       backward(again);
-      return again.detach();
+      return again.detach().mul(shared_.micro().loss_weight);
     };
   }
   const AutocastPause pause(context_.parts.device.type());
@@ -101,8 +113,15 @@ void TrainedOptimizer::step() {
 void TrainedOptimizer::follow(ManualOperation operation) {
   if (operation == ManualOperation::step) return update();
   if (operation == ManualOperation::zero_grad) return zero_gradients();
+  if (optimizer_->needs_closure()) {
+    recompute_ = [&] {
+      backward({});
+      return at::Tensor();
+    };
+  }
   backward({});
   if (shared_.micro().last) update();
+  recompute_ = nullptr;
 }
 
 Toggle TrainedOptimizer::toggle() { return Toggle(shared_.trained_by_others(*this)); }
@@ -167,9 +186,9 @@ void TrainedOptimizer::update() {
                           " evaluates the loss itself: step() has no loss; call minimize()");
     }
     inputs.closure = [&] {
-      at::Tensor recomputed = recompute_();
+      const at::Tensor own = recompute_();
       trained_->synchronize();
-      return recomputed;
+      return mean_over_ranks(own, context_.parts.world);
     };
   }
   trained_->begin_update();
@@ -189,12 +208,14 @@ void TrainedOptimizer::end_for_overflow() {
       AsyncScalars(trained_->gradient_norms(std::numeric_limits<double>::infinity())).wait();
   const auto overflow =
       std::find_if(largest.begin(), largest.end(), [](double norm) { return !std::isfinite(norm); });
-  if (overflow == largest.end()) return;
-  const auto place = static_cast<std::size_t>(overflow - largest.begin());
+  // Nodes that train apart have gradients of their own.
+  const std::int64_t place =
+      context_.parts.world.max(overflow == largest.end() ? -1 : overflow - largest.begin());
+  if (place < 0) return;
   const TrainerOptions& options = context_.parts.options.trainer;
   throw AgreedError(
       ExitCode::failure, MessageCode::not_finite,
-      context_.where() + ": the gradient of " + parameters_.at(place).name +
+      context_.where() + ": the gradient of " + parameters_.at(static_cast<std::size_t>(place)).name +
           " is not finite, and so were gradients of " + std::to_string(options.max_skipped_steps) +
           " steps in a row, which were skipped while the loss scale went down to " +
           format_real(shared_.scaler()->current_scale()) +

@@ -83,6 +83,7 @@ class TrainedOptimizer final : public OptimizerRef {
   std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   LearningRateControl rate_;
+  /// Runs both passes again; returns this rank's loss times its weight, undefined if the rank has no sample.
   std::function<at::Tensor()> recompute_;
   SkippedSteps skipped_steps_;
 };
