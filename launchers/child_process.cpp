@@ -42,7 +42,10 @@ ChildProcess::~ChildProcess() {
 
 std::optional<int> ChildProcess::status() {
   int status = 0;
-  if (!status_ && waitpid(process_, &status, WNOHANG) == process_) status_ = shell_status(status);
+  if (!status_ && waitpid(process_, &status, WNOHANG) == process_) {
+    status_ = shell_status(status);
+    was_killed_ = WIFSIGNALED(status);
+  }
   return status_;
 }
 

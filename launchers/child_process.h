@@ -24,6 +24,8 @@ class ChildProcess {
   /// Its exit status as shells count, 128 + N where signal N ended it; absent while it runs. Does not wait:
   /// to be called when SIGCHLD has come.
   std::optional<int> status();
+  /// Whether a signal has ended it.
+  bool was_killed() const noexcept { return was_killed_; }
   void send(int signal) const;
   /// Kills the process and what it has started in its group.
   void kill_group() const;
@@ -31,6 +33,7 @@ class ChildProcess {
  private:
   pid_t process_ = -1;
   std::optional<int> status_;
+  bool was_killed_ = false;
 };
 
 }  // namespace cxtrain

@@ -47,25 +47,43 @@ class MpirunOfThisProcess {
       : ranks_(ranks), connections_(ranks), mpirun_(start(program)), children_(mpirun_) {}
 
   int run() {
+    constexpr int kLook = 1000;  // milliseconds: a thread of a library may have taken SIGCHLD
     while (!mpirun_.status()) {
-      std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
-      connections_.add_sources(sources);
-      constexpr int kLook = 1000;  // milliseconds: a thread of a library may have taken SIGCHLD
-      if (poll(sources.data(), sources.size(), kLook) < 0 && errno != EINTR)
-        throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
-                                 MessageCode::launch_failed);
-      while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
-      connections_.look(std::span(sources).subspan(1));
+      look(kLook);
       children_.kill_stuck_parent();
     }
+    look(0);  // at the last reports
     constexpr int kNotFound = 127;
     if (*mpirun_.status() == kNotFound && connections_.ranks().empty())
       throw CommunicationError("mpirun cannot be started" + std::string(kRightMpirun),
                                MessageCode::launch_failed);
-    return *mpirun_.status();
+    // Open MPI 4's mpirun may crash when its ranks have ended (in PMIx_server_finalize).
+    return mpirun_.was_killed() ? status_of_ranks().value_or(*mpirun_.status()) : *mpirun_.status();
   }
 
  private:
+  void look(int milliseconds) {
+    std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
+    connections_.add_sources(sources);
+    if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
+      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
+                               MessageCode::launch_failed);
+    while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
+    connections_.look(std::span(sources).subspan(1));
+  }
+
+  /// The first status that is not 0, or 0; absent if a rank has not reported its status.
+  std::optional<int> status_of_ranks() const {
+    const auto& ranks = connections_.ranks();
+    if (static_cast<int>(ranks.size()) < ranks_) return std::nullopt;
+    int status = 0;
+    for (const RankConnections::Rank& rank : ranks) {
+      if (!rank.status) return std::nullopt;
+      if (status == 0) status = *rank.status;
+    }
+    return status;
+  }
+
   std::vector<std::string> start(const Program& program) {
     setenv(kStarterVariable, connections_.address().c_str(), /*overwrite=*/1);
     return mpirun_command(ranks_, /*per_node=*/0, program);

@@ -1,6 +1,7 @@
 #include "cxtrain/base/error.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "support/catch.h"
 
@@ -15,6 +16,15 @@ TEST_CASE("texts that come from files cannot steer a terminal") {
   CHECK(printable("\x9b"
                   "31m \xff \xc3") == "?31m ? ?");  // no UTF-8
   CHECK(printable(std::string_view("a\0b", 3)) == "a?b");
+}
+
+TEST_CASE("an exception of the standard library, or of another type, is named by its class", "[base]") {
+  CHECK(message_of(std::out_of_range("map::at")) == "std::out_of_range: map::at");
+  try {
+    throw 42;
+  } catch (...) {
+    CHECK(message_of_other_exception().starts_with("an exception of type int was thrown"));
+  }
 }
 
 TEST_CASE("a long text keeps its beginning and its end", "[base]") {

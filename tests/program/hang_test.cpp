@@ -105,6 +105,19 @@ TEST_CASE("an mpirun that hangs after its ranks have ended is killed") {
   CHECK(times(run.output, "mpirun hangs although all of its ranks have ended") == (in_slurm ? 2 : 1));
 }
 
+TEST_CASE("an mpirun that crashes after its ranks have ended leaves the status of the ranks") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.file("bin"));
+  dir.write("bin/mpirun", "#!/bin/bash\nPATH=${PATH#*:}\nmpirun \"$@\"\nkill -SEGV $$\n");
+  std::filesystem::permissions(dir.file("bin/mpirun"), std::filesystem::perms::owner_all);
+  const bool refused = GENERATE(false, true);
+  const ProgramResult run = run_command("PATH=" + dir.file("bin") + ":$PATH " + kProgram +
+                                        " --accelerator cpu --devices 2 --strategy ddp --max_steps 2" +
+                                        (refused ? " --ckpt_path last" : "") + in(dir));
+  CAPTURE(refused, run.output);
+  CHECK(run.status == (refused ? 2 : 0));
+}
+
 TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard meanwhile") {
   const int delay = GENERATE(0, 100, 400);  // ms
   const TempDir dir;

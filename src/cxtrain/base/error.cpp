@@ -1,10 +1,15 @@
 #include "cxtrain/base/error.h"
 
+#include <cxxabi.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <typeinfo>
+
+#include "cxtrain/base/class_name.h"
 
 namespace cxtrain {
 namespace {
@@ -62,7 +67,15 @@ std::string message_of(const std::exception& error) {
     return std::string("a thread cannot be started: ") + error.what() +
            "; use fewer --data.num_workers or --devices, or raise the limits (ulimit -u, ulimit -v)";
   }
+  if (dynamic_cast<const std::logic_error*>(&error) != nullptr)
+    return class_name(typeid(error)) + ": " + error.what();
   return without_frames(error.what());
+}
+
+std::string message_of_other_exception() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  return "an exception of type " + (type != nullptr ? class_name(*type) : "unknown") +
+         " was thrown; throw a std::exception, which has a message";
 }
 
 std::string printed(const std::exception& error) {

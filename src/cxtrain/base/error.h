@@ -97,8 +97,13 @@ class TrainingError : public Error {
 };
 
 /// Returns an error's message for people. A LibTorch message is cut before its stack frames, which
-/// $TORCH_SHOW_CPP_STACKTRACES=1 shows, as in PyTorch. Messages of the standard library are translated.
+/// $TORCH_SHOW_CPP_STACKTRACES=1 shows, as in PyTorch. Messages of the standard library are translated, or
+/// begin with the class of the exception ("std::out_of_range: map::at").
 std::string message_of(const std::exception& error);
+
+/// Returns the message of the exception that a `catch (...)` behind `catch (const std::exception&)` handles:
+/// the exception's type.
+std::string message_of_other_exception();
 
 /// Returns `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that
 /// ends a rank is printed in this form. Of several problems each line has its own code.

@@ -46,7 +46,7 @@ void BackgroundTask::start(std::function<void(const std::function<bool()>& go_on
       } catch (const std::exception& error) {
         error_ = message_of(error);
       } catch (...) {
-        error_ = "an exception that is no std::exception was thrown";
+        error_ = message_of_other_exception();
       }
       seconds_ = clock.now() - began;
       done_ = true;

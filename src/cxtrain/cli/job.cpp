@@ -58,7 +58,7 @@ int Job::run(const std::function<int()>& work, const std::function<std::string()
     end_job(*world_, where(), code_of(error), printed(error));
   } catch (...) {
     status = static_cast<int>(ExitCode::failure);
-    end_job(*world_, where(), ExitCode::failure, "an exception that is no std::exception was thrown");
+    end_job(*world_, where(), ExitCode::failure, message_of_other_exception());
   }
   // As soon as one rank has ended with a status that is not 0, srun --kill-on-bad-exit has the others end,
   // too: this one is about to, and with its own status.

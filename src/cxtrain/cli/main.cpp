@@ -417,6 +417,12 @@ void print_sparklines(const RunSummary& summary, const Trainer& trainer) {
     log_info(line);
 }
 
+/// Families of metrics, such as device statistics, are for the files. Metrics of several loaders are none.
+bool is_of_a_family(std::string_view name) {
+  return name.substr(0, name.find("/dataloader_idx_")).find('/') != std::string_view::npos ||
+         name.starts_with("grad_");
+}
+
 /// Every rank calls it.
 void print_result(const World& world, const RunSummary& summary, const Trainer& trainer) {
   if (world.is_root()) print_sparklines(summary, trainer);
@@ -430,10 +436,8 @@ void print_result(const World& world, const RunSummary& summary, const Trainer& 
     line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps";
   line << " in " << format_metric(summary.seconds) << " s";
   if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";
-  // Families of metrics, such as device statistics, are for the files.
   for (const auto& [name, value] : summary.metrics) {
-    if (name.find('/') == std::string::npos && !name.starts_with("grad_"))
-      line << ", " << name << " " << format_metric(value);
+    if (!is_of_a_family(name)) line << ", " << name << " " << format_metric(value);
   }
   if (!trainer.log_dir().empty()) line << " (" << trainer.log_dir() << "/run.json)";
   log_info(line.str());

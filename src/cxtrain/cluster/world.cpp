@@ -37,7 +37,7 @@ std::string outcome_of(const std::function<void()>& work) {
     return std::to_string(static_cast<int>(code_of(error))) + " " +
            std::to_string(static_cast<int>(message_code_of(error))) + " " + message_of(error);
   } catch (...) {
-    return std::to_string(static_cast<int>(ExitCode::failure)) + " 0 an exception that is no std::exception";
+    return std::to_string(static_cast<int>(ExitCode::failure)) + " 0 " + message_of_other_exception();
   }
 }
 

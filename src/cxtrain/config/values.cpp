@@ -48,11 +48,19 @@ std::optional<bool> parse_boolean(std::string_view text) {
   return std::nullopt;
 }
 
-std::string format_real(double value) {
+namespace {
+
+template <class Real>
+std::string shortest_text(Real value) {
   std::array<char, 32> buffer{};
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
   return {buffer.data(), result.ptr};
 }
+
+}  // namespace
+
+std::string format_real(double value) { return shortest_text(value); }
+std::string format_real(float value) { return shortest_text(value); }
 
 std::int64_t BatchLimit::apply(std::int64_t available) const {
   if (is_fraction()) {

@@ -44,6 +44,7 @@ std::optional<bool> parse_boolean(std::string_view text);
 
 /// Returns the shortest decimal that reads back as an equal number.
 std::string format_real(double value);
+std::string format_real(float value);
 
 /// The number of batches of a loader that reads a stream: more than any epoch has.
 inline constexpr std::int64_t kUnknownBatches = std::int64_t{1} << 50;

@@ -127,7 +127,7 @@ std::string answer_of(Thrown thrown, MessageCode code, const std::string& messag
     const bool own = dynamic_cast<const PluginError*>(&error) != nullptr;
     text = answer_of(own ? Thrown::plugin_error : Thrown::other, message_code_of(error), message_of(error));
   } catch (...) {
-    text = answer_of(Thrown::other, MessageCode::none, "an exception other than a std::exception");
+    text = answer_of(Thrown::other, MessageCode::none, message_of_other_exception());
   }
   static_cast<void>(write(answer, text.data(), text.size()));
   _exit(0);

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/config/did_you_mean.h"
@@ -108,9 +109,7 @@ void register_plugin(const cxtrain_plugin& plugin, const std::string& path, Regi
   } catch (const std::exception& error) {
     throw PluginError("plugin " + path + ": cannot register its components: " + message_of(error));
   } catch (...) {
-    throw PluginError(
-        "plugin " + path +
-        ": cannot register its components: it has thrown something other than a std::exception");
+    throw PluginError("plugin " + path + ": cannot register its components: " + message_of_other_exception());
   }
 }
 
