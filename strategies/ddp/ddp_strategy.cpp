@@ -141,7 +141,7 @@ class DdpStrategy final : public ReplicatedStrategy {
     std::unique_ptr<TrainedParameters> trained =
         divided ? make_divided(target, exchange) : LocalStrategy::make_trained(target, exchange);
     if (!ranks_update_apart()) return trained;
-    if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
+    if (runs_in_libtorch(target.optimizer)) {
       const Problem problem{
           "strategy.model_averaging_period",
           "averages the state of optimizers, and LibTorch's own optimizers keep theirs to themselves",
@@ -175,7 +175,7 @@ class DdpStrategy final : public ReplicatedStrategy {
   /// Whether the optimizer's work is to be divided, as far as this rank can say.
   bool may_divide(const OptimizerTarget& target) const {
     const World& world = context_->world;
-    if (world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(target.optimizer)) return false;
+    if (world.size() == 1 || runs_in_libtorch(target.optimizer)) return false;
     // The ranks of all nodes that have one place then have the same pieces.
     if (ranks_update_apart() && (world.facts().max_local_size == 1 || !nodes_are_alike())) return false;
     return args_.shard_optimizer.value_or(communicator().node_memory() != nullptr &&
@@ -190,9 +190,8 @@ class DdpStrategy final : public ReplicatedStrategy {
     if (agree_to_divide(may_divide(target), target.parameters, world)) return true;
     if (args_.shard_optimizer.value_or(false)) {
       log_warning(std::string("strategy.shard_optimizer is on, but every rank will update all parameters: ") +
-                  (world.size() == 1 ? "there is one rank"
-                   : std::holds_alternative<LibTorchOptimizer>(target.optimizer)
-                       ? "LibTorch's own optimizers update whole parameters"
+                  (world.size() == 1                    ? "there is one rank"
+                   : runs_in_libtorch(target.optimizer) ? "LibTorch's own optimizers update whole parameters"
                    : ranks_update_apart()
                        ? "nodes train apart, and have one rank or different numbers of ranks"
                        : "some lie in memory that belongs to other tensors as well"));
@@ -224,7 +223,7 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
       plan.accumulate_grad_batches > 1 ? gradients_in_passing(model.module.all_parameters()) : 0;
   RankMemory whole, divided;
   for (const OptimizerTarget& target : model.targets) {
-    const bool divides = !std::holds_alternative<LibTorchOptimizer>(target.optimizer) &&
+    const bool divides = !runs_in_libtorch(target.optimizer) &&
                          asked.value_or(division_pays(target.optimizer, target.parameters));
     RankMemory& memory = divides ? divided : whole;
     memory += memory_of_tensors(target.parameters);

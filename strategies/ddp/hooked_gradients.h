@@ -19,6 +19,7 @@ class HookedGradients final : public OrderedExchange {
                   Communicator& communicator, World& world, TensorSync* buffers, bool find_unused_parameters);
 
   void zero_gradients() override;
+  void begin_backward(bool /*completes_step*/) override { is_complete_ = false; }
   void complete() override;
   void bring_buffers() override;
   std::string order() const override { return {}; }

@@ -3,6 +3,8 @@
 #include <sstream>
 #include <utility>
 
+#include "cxtrain/base/error.h"
+
 namespace cxtrain {
 
 ReducedGradients::ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator,
@@ -18,6 +20,23 @@ ReducedGradients::ReducedGradients(std::vector<NamedTensor> parameters, Communic
 void ReducedGradients::make_reducer() {
   reducer_.reset();  // its hooks and memory before the next one's
   reducer_ = std::make_unique<Reducer>(parameters_, communicator_, world_, options_);
+  if (!saved_order_.empty()) reducer_->set_order(saved_order_);
+  if (saved_exact_parameters_) reducer_->set_exact_parameters(*saved_exact_parameters_);
+}
+
+void ReducedGradients::begin_backward(bool completes_step) {
+  if (const std::string name = reducer_->unfrozen(); !name.empty()) {
+    throw TrainingError("parameter " + name +
+                        " was unfrozen between two micro-batches of a step, so a part of its gradient is "
+                        "missing; unfreeze it where a step begins, for example in on_train_epoch_start");
+  }
+  reducer_->begin_backward(completes_step);
+}
+
+void ReducedGradients::complete() {
+  saved_order_.clear();
+  saved_exact_parameters_.reset();
+  reducer_->finish();
 }
 
 void ReducedGradients::zero_gradients() {
@@ -37,9 +56,9 @@ std::string ReducedGradients::order() const {
 
 void ReducedGradients::set_order(const std::string& lines) {
   std::istringstream saved(lines);
-  std::vector<std::string> order;
-  for (std::string name; std::getline(saved, name);) order.push_back(name);
-  if (!order.empty()) reducer_->set_order(order);
+  saved_order_.clear();
+  for (std::string name; std::getline(saved, name);) saved_order_.push_back(name);
+  if (!saved_order_.empty()) reducer_->set_order(saved_order_);
 }
 
 void ReducedGradients::save(StateDict& state) const {
@@ -47,7 +66,9 @@ void ReducedGradients::save(StateDict& state) const {
 }
 
 void ReducedGradients::load(const StateDict& state) {
-  if (state.has("exact_parameters")) reducer_->set_exact_parameters(state.integer("exact_parameters"));
+  if (!state.has("exact_parameters")) return;
+  saved_exact_parameters_ = state.integer("exact_parameters");
+  reducer_->set_exact_parameters(*saved_exact_parameters_);
 }
 
 }  // namespace cxtrain

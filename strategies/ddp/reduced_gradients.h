@@ -21,9 +21,10 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
                    const ReducerOptions& options, TensorSync* buffers);
 
   void zero_gradients() override;
-  void begin_backward(bool completes_step) override { reducer_->begin_backward(completes_step); }
+  /// Throws TrainingError if a hook has unfrozen a parameter between two micro-batches of a step.
+  void begin_backward(bool completes_step) override;
   void end_backward() override { reducer_->end_backward(); }
-  void complete() override { reducer_->finish(); }
+  void complete() override;
   bool carry(std::uint64_t flags) override { return reducer_->carry(flags); }
   std::uint64_t carried() const override { return reducer_->carried(); }
   std::optional<Rehearsal> rehearse(RehearsedMessages messages) override {
@@ -50,6 +51,9 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   ReducerOptions options_;
   TensorSync* buffers_;
   std::unique_ptr<Reducer> reducer_;
+  // What a saved training had, until the first step is complete: the frozen parameters may change before.
+  std::vector<std::string> saved_order_;
+  std::optional<std::int64_t> saved_exact_parameters_;
 };
 
 }  // namespace cxtrain

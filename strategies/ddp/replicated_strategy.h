@@ -45,9 +45,12 @@ class ReplicatedStrategy : public LocalStrategy {
   Communicator& communicator() const { return *communicator_; }
   /// Brought to the ranks after each step; null if each rank has its own.
   TensorSync* buffers_of_steps() { return args_.broadcast_buffers ? &*buffers_ : nullptr; }
-  /// Whether gradients may travel during backward, in one order on all ranks: on several devices autograd has
-  /// several threads, which would send gradients and batch norms' statistics in any order.
-  bool may_overlap() const { return !batch_norm_ || context_->devices.size() == 1; }
+  /// Whether gradients may travel during backward, in one order on all ranks. Batch norms' statistics travel
+  /// in backward, too: on several devices autograd has several threads, which would send both in any order,
+  /// and a rank on which a parameter is unused sends the gradients of the parameter's bucket later.
+  bool may_overlap() const {
+    return !batch_norm_ || (context_->devices.size() == 1 && !args_.find_unused_parameters);
+  }
   bool syncs_batch_norm() const { return batch_norm_.has_value(); }
   /// Whether every rank had the whole model when it connected.
   bool whole_at_start() const { return whole_at_start_; }

@@ -10,7 +10,6 @@ constexpr const char *kSteps = "steps", *kSecond = "second";
 }  // namespace
 
 void SwitchedGradients::zero_gradients() {
-  is_complete_ = false;
   if (steps_ >= first_steps_ && make_second_) begin_second();
   current_->zero_gradients();
 }
@@ -22,11 +21,6 @@ void SwitchedGradients::begin_second() {
   if (!order_of_second_.empty()) current_->set_order(order_of_second_);
   if (Stateful* const memory = current_->memory()) memory->load(*of_second_);
   of_second_.reset();
-}
-
-void SwitchedGradients::complete() {
-  if (!std::exchange(is_complete_, true)) ++steps_;
-  current_->complete();
 }
 
 void SwitchedGradients::set_order(const std::string& lines) {

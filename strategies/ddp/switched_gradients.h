@@ -22,13 +22,14 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
   void zero_gradients() override;
   void begin_backward(bool completes_step) override { current_->begin_backward(completes_step); }
   void end_backward() override { current_->end_backward(); }
-  void complete() override;
+  void complete() override { current_->complete(); }
   bool carry(std::uint64_t flags) override { return current_->carry(flags); }
   std::uint64_t carried() const override { return current_->carried(); }
   std::optional<Rehearsal> rehearse(RehearsedMessages messages) override {
     return current_->rehearse(messages);
   }
   std::vector<ConnectionUse> connections() const override { return current_->connections(); }
+  void end_step(std::int64_t steps) override { steps_ = steps; }
   void bring_buffers() override { current_->bring_buffers(); }
   std::string order() const override { return current_->order(); }
   void set_order(const std::string& lines) override;
@@ -45,8 +46,7 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
   std::unique_ptr<OrderedExchange> current_;
   const std::int64_t first_steps_;
   std::function<std::unique_ptr<OrderedExchange>()> make_second_;  ///< empty after its call
-  std::int64_t steps_ = 0;                                         ///< whose gradients are complete
-  bool is_complete_ = false;                                       ///< the gradients of this step
+  std::int64_t steps_ = 0;                                         ///< of the training
   /// What a saved training had, until the second exchange takes it.
   std::optional<StateDict> of_second_;
   std::string order_of_second_;

@@ -17,6 +17,9 @@ inline std::optional<Problem> refuse_ddp(const Plan& plan) {
     return Problem{"strategy.comm_hook",
                    "is for gradients that leave a node, and model_averaging_period keeps them there",
                    "leave one of the two out", MessageCode::conflicting_options};
+  if (args.comm_hook == "powersgd" && plan.devices_per_rank > 1)
+    return Problem{"strategy.comm_hook", "powersgd takes the gradients of one device, and a rank has several",
+                   "use bf16, or --devices_per_rank 1", MessageCode::conflicting_options};
   if (has_outer_step(args) && !averages)
     return Problem{
         args.outer_momentum > 0 ? "strategy.outer_momentum" : "strategy.outer_lr",

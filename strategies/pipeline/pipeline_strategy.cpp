@@ -211,8 +211,7 @@ std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(
         to_line({"trainer.strategy", "pipeline cannot train a model that runs its own backward passes",
                  "set automatic_optimization to true, or use --strategy ddp"}));
   for (const OptimizerTarget& target : targets) {
-    const auto* libtorch = std::get_if<LibTorchOptimizer>(&target.optimizer);
-    if (libtorch != nullptr && libtorch->needs_closure && grid_.stages > 1)
+    if (needs_closure(target.optimizer) && grid_.stages > 1)
       throw AgreedError(ExitCode::refused, MessageCode::conflicting_options,
                         to_line({"optimizer", "this optimizer needs all parameters of the model on one rank",
                                  "use sgd, adam or adamw with pipeline, or --strategy ddp"}));

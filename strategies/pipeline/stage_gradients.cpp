@@ -38,8 +38,8 @@ void StageGradients::zero_gradients() {
 void StageGradients::complete() {
   if (std::exchange(complete_, true)) return;
   const at::NoGradGuard no_grad;
-  add_tied();
   if (peers_.stage.size() > 1) average();
+  add_tied();
 }
 
 /// Every stage that shares a parameter adds the gradients in the order of the stages, and so gets equal bits.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "../ddp/reduced_gradients.h"
@@ -15,6 +16,7 @@
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/strategy/parameter_store.h"
+#include "cxtrain/trainer/module.h"
 #include "gathered_model.h"
 #include "sharded_gradients.h"
 #include "traits.h"
@@ -119,15 +121,10 @@ class ZeroStrategy final : public ReplicatedStrategy {
     end_forward();
   }
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
-    begin_forward(/*trains=*/false);
-    ReplicatedStrategy::evaluation_step(stage, batch, batch_idx);
-    end_forward();
+    return in_forward([&] { ReplicatedStrategy::evaluation_step(stage, batch, batch_idx); });
   }
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
-    begin_forward(/*trains=*/false);
-    at::Tensor output = ReplicatedStrategy::predict_step(batch, batch_idx);
-    end_forward();
-    return output;
+    return in_forward([&] { return ReplicatedStrategy::predict_step(batch, batch_idx); });
   }
 
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
@@ -159,6 +156,26 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
   void end_forward() {
     if (gathered_) gathered_->walk.end_forward();
+  }
+
+  /// Also ends the walk over the blocks if the model does not define the method: a rank without a sample
+  /// walks over the blocks without a call of the method.
+  template <class Step>
+  std::invoke_result_t<const Step&> in_forward(const Step& step) {
+    begin_forward(/*trains=*/false);
+    try {
+      if constexpr (std::is_void_v<std::invoke_result_t<const Step&>>) {
+        step();
+        end_forward();
+      } else {
+        auto output = step();
+        end_forward();
+        return output;
+      }
+    } catch (const StepNotDefined&) {
+      end_forward();
+      throw;
+    }
   }
 
   StepOutput training_step(const MicroStep& step) override {
@@ -261,7 +278,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
   /// Collective.
   void require_divisible(const OptimizerTarget& target) {
     if (context_->world.size() == 1) return;
-    if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
+    if (runs_in_libtorch(target.optimizer)) {
       throw_agreed(
           {"strategy",
            "zero divides the optimizer's state, and LibTorch's own optimizers update whole parameters",

@@ -200,6 +200,22 @@ TEST_CASE("gradients that autograd hands out as views of one tensor are told apa
   }
 }
 
+TEST_CASE("a second gradient of a backward is refused once its bucket has been sent") {
+  HostCommunicator communicator(test_world());
+  Model model;
+  Reducer reducer(model.parameters, communicator, test_world(),
+                  {.first_bucket_bytes = 1000, .bucket_bytes = 20000, .overlap = true});
+  const auto step = [&](int backwards) {
+    reducer.zero_gradients();
+    reducer.begin_backward(true);
+    for (int i = 0; i < backwards; ++i) model.backward(1);
+    reducer.finish();
+  };
+  step(1);  // shows the order
+  CHECK_THAT(test::error_of<TrainingError>([&] { step(2); }), test::contains("second time"));
+  reducer.finish();
+}
+
 TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
   MpiWorld& world = test_world();
   HostCommunicator communicator(world);

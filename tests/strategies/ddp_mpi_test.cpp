@@ -125,7 +125,7 @@ struct Chosen : Regression {
   static OptimizerConfig choose() {
     if (kChoice == 0) return AdamW{.lr = 0.01};
     if (kChoice == 1) return Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true};
-    return rmsprop();
+    return Rmsprop{};
   }
   Chosen() : Regression({.optimizer = choose()}) {}
 };

@@ -7,6 +7,7 @@
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/mpi_world.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
@@ -66,6 +67,20 @@ TEST_CASE("what is unfrozen in a later epoch is trained on all ranks alike") {
   train_alone(alone, options);
   CHECK_FALSE(at::equal(together.first->weight, before));
   CHECK(at::allclose(test::flat_parameters(together), test::flat_parameters(alone), 1e-5, 1e-7));
+}
+
+TEST_CASE("a parameter that is unfrozen within a step is refused by name") {
+  struct Late : Regression {
+    Late() { first->bias.set_requires_grad(false); }
+    void on_train_batch_start(const Batch&, std::int64_t idx) override {
+      if (idx == 1) first->bias.set_requires_grad(true);
+    }
+  };
+  Options options = divided_by(GENERATE("ddp", "ddp divided"), test::quiet(""));
+  options.trainer.accumulate_grad_batches = 2;
+  Late model;
+  CHECK_THAT(test::error_of<TrainingError>([&] { train_together(model, options); }),
+             test::contains("first.bias") && test::contains("unfrozen"));
 }
 
 TEST_CASE("what a hook writes to the parameters counts once, whichever rank writes first") {

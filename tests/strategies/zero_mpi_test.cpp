@@ -390,7 +390,7 @@ TEST_CASE("zero refuses an unsupported training on all ranks, with a cure", "[ze
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   SECTION("an optimizer that updates whole parameters") {
     struct Whole : Regression {
-      Whole() : Regression({.optimizer = rmsprop()}) {}
+      Whole() : Regression({.optimizer = Rmsprop{}}) {}
     };
     CHECK_THAT(test::error_of([] { sha_of<Whole>(with_stage(some_epochs(), 2)); }),
                test::contains("whole parameters") && test::contains("--strategy ddp"));

@@ -2,6 +2,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <functional>
 #include <map>
@@ -137,6 +138,44 @@ TEST_CASE("manual optimization on several ranks trains as on one, with uneven la
   CHECK(model.stepped[1] == "d");
 }
 
+/// The optimizer that steps first has more and larger parameters than the other one.
+class Lopsided : public Module {
+ public:
+  Lopsided() {
+    automatic_optimization = false;
+    at::manual_seed(10);
+    large_ = register_module("large", torch::nn::Sequential(Wide(6, 120), Wide(120, 120), Wide(120, 120),
+                                                            Wide(120, 120), Wide(120, 2)));
+    small_ = register_module("small", torch::nn::Sequential(Wide(2, 120), Wide(120, 120), Wide(120, 1)));
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    optimizer("large").minimize([&] { return small_->forward(large_->forward(batch[0])).square().mean(); });
+    optimizer("small").minimize([&] { return small_->forward(batch[1]).sub(1).square().mean(); });
+    return {};
+  }
+  Optimizers configure_optimizers() override {
+    return {{"large", Sgd{.lr = 0.01}, large_->parameters()},
+            {"small", Sgd{.lr = 0.01}, small_->parameters()}};
+  }
+
+ private:
+  using Wide = torch::nn::Linear;
+  torch::nn::Sequential large_{nullptr}, small_{nullptr};
+};
+
+TEST_CASE("optimizers of different sizes exchange gradients in the memory of a node") {
+  const std::string strategy = GENERATE("ddp", "zero");
+  Options options = of_fit(strategy, "");
+  options.trainer.max_steps = 3;
+  if (strategy == "zero") options.strategy.args["stage"] = "2";
+  Lopsided model, alone;
+  const at::Tensor parameters = fitted(test_world(), model, options, 24);
+  SoloWorld solo;
+  options.trainer.strategy = "single";
+  options.strategy.args.clear();
+  CHECK(parameters.allclose(fitted(solo, alone, options, 24), 1e-4, 1e-6));
+}
+
 TEST_CASE("options of the trainer hold in manual optimization") {
   Options options = of_fit("ddp", "");
   SECTION("gradient_clip_val") { options.trainer.gradient_clip_val = 0.05; }
@@ -148,6 +187,41 @@ TEST_CASE("options of the trainer hold in manual optimization") {
   // 16-bit matrix products of fewer rows are rounded alike, sums over ranks are not.
   CHECK(parameters.allclose(of_one_process(Way::minimize, options, 24), 1e-2, 2e-3));
   CHECK_FALSE(parameters.allclose(of_one_process(Way::minimize, of_fit("ddp", ""), 24), 1e-6, 1e-7));
+}
+
+/// L-BFGS ends a step by the loss, which differs between ranks.
+class Bfgs : public Module {
+ public:
+  explicit Bfgs(bool manual) {
+    automatic_optimization = !manual;
+    at::manual_seed(9);
+    net_ = register_module("net", torch::nn::Linear(6, 2));
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    const auto loss = [&] { return at::mse_loss(net_->forward(batch[0]), batch[1]); };
+    if (automatic_optimization) return loss();
+    optimizer("LBFGS").minimize(loss);
+    return {};
+  }
+  Optimizers configure_optimizers() override { return Lbfgs{.max_iter = 30, .history_size = 10}; }
+
+ private:
+  torch::nn::Linear net_{nullptr};
+};
+
+TEST_CASE("l-bfgs on several ranks trains as on one, with ranks that have no sample") {
+  const bool manual = GENERATE(false, true);
+  const std::int64_t samples = GENERATE(12, 3, 1);  // one batch: what L-BFGS remembers is of one function
+  Options options = of_fit("ddp", "");
+  options.data.uneven = Uneven::exact;
+  options.trainer.precision = "64-true";
+  Bfgs model(manual), alone(manual);
+  const at::Tensor parameters = fitted(test_world(), model, options, samples);
+  options.trainer.strategy = "single";
+  SoloWorld solo;
+  const at::Tensor expected = fitted(solo, alone, options, samples);
+  CAPTURE(manual, samples, (parameters - expected).abs().max().item<double>());
+  CHECK(parameters.allclose(expected, 1e-3, 1e-4));
 }
 
 /// One loss, and an optimizer for each of two layers.

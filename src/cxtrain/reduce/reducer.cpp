@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/cluster/exchange.h"
@@ -29,7 +30,7 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
       carries_flags_(node_memory_ != nullptr && communicator.size() == world.size()) {
   for (NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) {
-      frozen_.push_back(std::move(parameter.tensor));
+      frozen_.push_back(std::move(parameter));
       continue;
     }
     parameters_.push_back({std::move(parameter.name), std::move(parameter.tensor), {}});
@@ -164,10 +165,15 @@ void Reducer::find_exact_buckets() {
   }
 }
 
+std::string Reducer::unfrozen() const {
+  const auto found = std::find_if(frozen_.begin(), frozen_.end(),
+                                  [](const NamedTensor& named) { return named.tensor.requires_grad(); });
+  return found == frozen_.end() ? std::string() : found->name;
+}
+
 bool Reducer::outdated() const {
-  return std::any_of(frozen_.begin(), frozen_.end(), [](const at::Tensor& t) { return t.requires_grad(); }) ||
-         std::any_of(parameters_.begin(), parameters_.end(),
-                     [](const Parameter& p) { return !p.tensor.requires_grad(); });
+  return !unfrozen().empty() || std::any_of(parameters_.begin(), parameters_.end(),
+                                            [](const Parameter& p) { return !p.tensor.requires_grad(); });
 }
 
 void Reducer::begin_backward(bool synchronize) {
@@ -195,7 +201,13 @@ void Reducer::on_gradient(std::size_t index) {
     move_in(parameter);
   }
   parameter.touched = true;
-  if (!synchronize_ || parameter.ready) return;
+  if (!synchronize_) return;
+  if (parameter.bucket < next_bucket_) {
+    throw TrainingError("the gradient of " + parameter.name +
+                        " came a second time in one backward, after its bucket had been reduced; "
+                        "--strategy.overlap false reduces all buckets after backward");
+  }
+  if (parameter.ready) return;
   parameter.ready = true;
   if (order_.empty()) observed_order_.push_back(index);
   --bucket.pending;
@@ -272,7 +284,7 @@ void Reducer::finish() {
   }
   if (!ready_.empty()) choose_rounded(backward_ended);
   if (options_.find_unused_parameters) forget_unused();
-  if (order_.empty() && synchronize_) agree_on_order();
+  if (order_.empty() && synchronize_ && !parameters_.empty()) agree_on_order();
   synchronize_ = false;
 }
 
@@ -352,8 +364,9 @@ void Reducer::forget_unused() {
 }
 
 void Reducer::agree_on_order() {
-  // Rank 0's holds for all.
-  use_order(broadcast_value(world_, observed_order_));
+  // Rank 0's holds for all. A rank that skips a batch observes none.
+  const std::vector<std::size_t> order = broadcast_value(world_, observed_order_);
+  if (!order.empty()) use_order(order);
 }
 
 void Reducer::use_order(std::vector<std::size_t> order) {

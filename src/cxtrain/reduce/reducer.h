@@ -87,6 +87,9 @@ class Reducer final : private GradientListener {
 
   /// Returns whether other parameters require a gradient than at construction: time for another reducer.
   bool outdated() const;
+  /// Returns the name of a parameter that required no gradient at construction and requires one now; empty:
+  /// none.
+  std::string unfrozen() const;
 
   std::size_t bucket_count() const { return buckets_.size(); }
 
@@ -154,7 +157,7 @@ class Reducer final : private GradientListener {
   void use_order(std::vector<std::size_t> order);
 
   std::vector<Parameter> parameters_;
-  std::vector<at::Tensor> frozen_;            ///< parameters that require no gradient
+  std::vector<NamedTensor> frozen_;           ///< parameters that required no gradient
   std::vector<at::Tensor> arenas_;            ///< flat memory, one per dtype and device
   at::Tensor flags_;                          ///< of the last bucket; undefined: not carried
   at::Tensor one_;                            ///< a flag that is set

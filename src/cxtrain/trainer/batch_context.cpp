@@ -12,7 +12,7 @@ at::Generator& BatchContext::generator() {
     const auto number = [](auto value) { return static_cast<std::uint64_t>(value); };
     const std::uint64_t seed =
         mixed_seed({place_.seed, number(place_.epoch), number(place_.batch_idx), number(place_.stage),
-                    number(place_.dataloader_idx), number(rank_), number(device_.type())});
+                    number(place_.dataloader_idx), number(shard_), number(device_.type())});
     generator_ = make_generator(device_, seed);
   }
   return generator_;

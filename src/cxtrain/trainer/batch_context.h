@@ -22,9 +22,10 @@ class BatchContext {
     std::int64_t batch_idx = 0;  ///< of the loader, in its epoch
     std::uint64_t seed = 0;      ///< seed of the run
   };
-  /// `rank`: this rank. `device`: of the batch's tensors during the hook. The module outlives the context.
-  BatchContext(const Place& place, int rank, at::Device device, Module& module)
-      : place_(place), rank_(rank), device_(device), module_(module) {}
+  /// `shard`: the number of this rank's share of the data (`DataShard`). `device`: of the batch's tensors
+  /// during the hook. The module outlives the context.
+  BatchContext(const Place& place, int shard, at::Device device, Module& module)
+      : place_(place), shard_(shard), device_(device), module_(module) {}
 
   const Place& place() const { return place_; }
   Stage stage() const { return place_.stage; }
@@ -32,12 +33,13 @@ class BatchContext {
   at::Device device() const { return device_; }
   Module& module() const { return module_; }
   /// Returns a generator of `device()`, for operators that take one. The numbers depend on the place, the
-  /// rank and the hook alone: a resumed run and a repeated run draw equal numbers. Made at the first call.
+  /// share of the data and the hook alone: a resumed run and a repeated run draw equal numbers. Made at the
+  /// first call.
   at::Generator& generator();
 
  private:
   Place place_;
-  int rank_;
+  int shard_;
   at::Device device_;
   Module& module_;
   at::Generator generator_;

@@ -14,7 +14,7 @@ DeviceLoader::DeviceLoader(at::Device device, std::optional<at::ScalarType> dtyp
 BatchContext DeviceLoader::context_of(const DataLoader& loader, at::Device device) const {
   const LoaderOptions& options = loader.options();
   return {{options.stage, loader.dataloader_idx(), loader.epoch(), loader.batch_idx(), loader.seed()},
-          hooks_.rank,
+          hooks_.shard,
           device,
           hooks_.module};
 }

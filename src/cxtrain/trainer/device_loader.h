@@ -19,7 +19,7 @@ class DeviceLoader {
   struct Hooks {
     DataModule& data;
     Module& module;
-    int rank;
+    int shard;  ///< number of this rank's share of the data
   };
   /// `dtype`: of floating-point inputs; absent: they keep their own. `channels_last`: the memory format of
   /// images.

@@ -27,7 +27,7 @@ TrainContext::TrainContext(Parts p)
            state, progress, requests, saved}),
       rows(metrics, parts.world, state, progress, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last,
-              {parts.data, parts.module, parts.world.rank()}),
+              {parts.data, parts.module, parts.strategy.data_shard().index}),
       voting(parts.world, requests, votes_within_step(parts)),
       hooks(run, parts.module, metrics) {
   progress.log_every_n_steps = parts.options.trainer.log_every_n_steps;

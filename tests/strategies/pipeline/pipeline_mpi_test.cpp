@@ -131,6 +131,19 @@ TEST_CASE("a pipeline has the bits of one process, whatever is done to gradients
   check_equals_single<Deep>(options);
 }
 
+/// Adds one noise to inputs, which the first stage reads, and to labels, which the last stage reads.
+class Noisy : public Deep {
+ public:
+  void on_after_batch_transfer(Batch& batch, BatchContext& context) override {
+    const at::Tensor noise = at::rand({1}, context.generator());
+    for (at::Tensor& tensor : batch.tensors) tensor = tensor + noise;
+  }
+};
+
+TEST_CASE("hooks of batches draw equal numbers on every stage", "[pipeline]") {
+  check_equals_single<Noisy>(some_epochs());
+}
+
 TEST_CASE("a validation may come in the middle of a step", "[pipeline]") {
   Options options = some_epochs();
   options.trainer.val_check_interval = BatchLimit{std::int64_t{3}};

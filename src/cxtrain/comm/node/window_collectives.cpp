@@ -104,8 +104,10 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
   drop_unused();
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
   if (!window) return nullptr;
+  // The owners of earlier pools go on using the tables.
+  const std::size_t entries = std::max(sizes.size(), locations_ ? table_entries() : 0);
   std::optional<SharedWindow> locations =
-      SharedWindow::allocate(node_comm_, kTables * sizes.size() * sizeof(Location));
+      SharedWindow::allocate(node_comm_, kTables * entries * sizeof(Location));
   if (!locations) return nullptr;
   locations_.emplace(std::move(*locations));
   auto pool = std::make_shared<MemPool>(window->memory(), sizes);
