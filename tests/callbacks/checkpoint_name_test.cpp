@@ -20,6 +20,7 @@ TEST_CASE("checkpoints are named as in Lightning", "[checkpoint]") {
   CHECK(checkpoint_name("e{epoch}_{val_loss:.1f}", values, false) == "e3_0.1");
   CHECK(checkpoint_name("{x:.2f}{x}{x:5d}", {{"x", std::numeric_limits<double>::infinity()}}, false) ==
         "infinf  inf");
+  CHECK(checkpoint_name("{x:.99f}", {{"x", 1e308}}, false).size() == 409);
 }
 
 TEST_CASE("names that lead elsewhere or cannot be filled in are refused", "[checkpoint]") {

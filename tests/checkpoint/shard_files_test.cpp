@@ -111,6 +111,18 @@ TEST_CASE("parts are written by the ranks that hold them", "[checkpoint]") {
   }
 }
 
+TEST_CASE("tensors that ranks set for themselves are written by each, however large", "[checkpoint]") {
+  const auto state_of = [](double value) {
+    StateDict state;
+    state.make_section("callbacks").set("buffer", at::full({300'000}, value));
+    return state;
+  };
+  for (const RankShare& share : divide_all({}, {state_of(0), state_of(1)}))
+    CHECK(tensors_of(share, "training") == 1);
+  const std::vector<RankShare> alike = divide_all({}, {state_of(2), state_of(2)});
+  CHECK(tensors_of(alike[0], "training") + tensors_of(alike[1], "training") == 1);
+}
+
 TEST_CASE("copies in another precision are written besides the model", "[checkpoint]") {
   const std::vector<NamedTensor> model{{"a", at::rand({10}).to(at::kBFloat16)}};
   StateDict state;

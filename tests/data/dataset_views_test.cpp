@@ -160,6 +160,8 @@ TEST_CASE("random_split gives every sample to one part", "[dataset]") {
   std::sort(all.begin(), all.end());
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<double>(i));
   CHECK(read_all(*random_split(numbered(101), {0.7, 0.2, 0.1}, 3)[1]) == read_all(*parts[1]));
+  const auto large = random_split(numbered(2'000'000), {0.5, 0.5000009}, 3);
+  CHECK(large[0]->size() + large[1]->size() == 2'000'000);
   CHECK_THROWS_AS(random_split(numbered(4), {0.5, 0.6}), DataError);
   CHECK_THROWS_AS(random_split(numbered(4), {1.5, -0.5}), DataError);
 }

@@ -154,6 +154,18 @@ TEST_CASE("states and arguments that cannot be are refused") {
   check_refused([] { CalibrationError({.task = ClassificationTask::multilabel}); }, "task");
 }
 
+TEST_CASE("a saved state with values before of some states only is refused") {
+  EveryReduction metric;
+  metric.update(range(0, 3), {});
+  StateDict saved;
+  metric.save(saved);
+  EveryReduction other;
+  other.load(saved);
+  CHECK(at::equal(other.compute(), metric.compute()));
+  saved.make_section("mean").set("before", at::zeros({}));
+  CHECK_THROWS_AS(other.load(saved), StateError);
+}
+
 TEST_CASE("inputs that do not fit are refused, and a class out of range") {
   const auto misuse = test::contains(test::code(MessageCode::log_misuse));
   Accuracy metric({.classes = 3});

@@ -23,6 +23,12 @@ StateDict some_state() {
   return state;
 }
 
+TEST_CASE("an undefined tensor is refused by its name") {
+  StateDict state;
+  CHECK_THAT(test::error_of<StateError>([&] { state.make_section("ema").set("mean", at::Tensor()); }),
+             test::contains("ema.mean"));
+}
+
 TEST_CASE("a state gives back what was set, by its type") {
   const StateDict state = some_state();
   CHECK(state.integer("count") == 3);

@@ -7,6 +7,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/callbacks/timer.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "support/catch.h"
@@ -265,6 +266,82 @@ TEST_CASE("early stopping ends the run when the metric no longer improves") {
   CHECK_THROWS_WITH(setting.fit(wrong, data), test::contains("val_los"));
 }
 
+TEST_CASE("another fit trains although the fit before was stopped") {
+  Setting setting;
+  setting.options.trainer.max_epochs = 100;
+  ToyData data(16, 8, 8);
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback<EarlyStopping>({.monitor = "val_loss", .patience = 1});
+  Regression flat({.optimizer = Sgd{.lr = 0}}), again({.optimizer = Sgd{.lr = 0}});
+  CHECK(trainer.fit(flat, data).epochs == 2);
+  CHECK(trainer.fit(again, data).global_step > 0);
+
+  Trainer timed(setting.world, setting.options);
+  timed.add_callback<Timer>({.seconds = 0});
+  CHECK(timed.fit(flat, data).global_step == 1);
+  CHECK(timed.fit(again, data).global_step == 1);
+}
+
+/// Stops in the second step of an epoch.
+class StopsWithin : public Callback {
+ public:
+  StopsWithin(std::int64_t step, bool saves) : step_(step), saves_(saves) {}
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+    if (run.global_step() != step_) return;
+    if (saves_) run.request_save();
+    run.request_stop("enough");
+  }
+
+ private:
+  std::int64_t step_;
+  bool saves_;
+};
+
+TEST_CASE("a stop within an epoch checks and compares no metric that the epoch has not given") {
+  const bool saves = GENERATE(false, true);
+  const std::int64_t step = GENERATE(2, 6);
+  Setting setting;
+  setting.options.trainer.max_epochs = 3;
+  setting.options.callbacks = {{"early_stopping", {{"monitor", "val_loss"}, {"patience", "9"}}}};
+  setting.options.checkpoint.args = {{"monitor", "val_loss"}, {"save_last", saves ? "false" : "true"}};
+  ToyData data(32, 8, 8);
+  Regression straight, stopped, resumed;
+  Setting whole;
+  whole.options = setting.options;
+  whole.options.trainer.default_root_dir = whole.dir.path();
+  const RunSummary expected = whole.fit(straight, data);
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::make_unique<StopsWithin>(step, saves));
+  const RunSummary summary = setting.fit(stopped, data, std::move(callbacks));
+  CHECK(summary.status == "done");
+  CHECK(summary.global_step == step);
+  setting.options.ckpt_path = "last";
+  const RunSummary all = setting.fit(resumed, data);
+  CHECK(all.global_step == 12);
+  CHECK(at::equal(test::flat_parameters(resumed), test::flat_parameters(straight)));
+  // A save that the stop asked for has the metrics of the whole epoch.
+  if (saves) CHECK(all.metrics == expected.metrics);
+}
+
+TEST_CASE("a sanity check draws no random number of the training") {
+  struct Drawing : Regression {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      return Regression::training_step(batch, idx).loss.mul(at::rand({1}).item<double>());
+    }
+    void validation_step(const Batch& batch, std::int64_t idx) override {
+      at::rand({7});
+      Regression::validation_step(batch, idx);
+    }
+  };
+  Setting setting;
+  ToyData data(32, 8, 16);
+  Drawing with, without;
+  setting.fit(without, data);
+  setting.options.trainer.num_sanity_val_steps = 2;
+  setting.fit(with, data);
+  CHECK(at::equal(test::flat_parameters(with), test::flat_parameters(without)));
+}
+
 TEST_CASE("schedules move the learning rate by step and by epoch") {
   Setting setting;
   setting.options.trainer.max_epochs = 4;
@@ -373,6 +450,36 @@ TEST_CASE("the same seed gives the same bits, another seed others") {
   CHECK(hash(1) != hash(2));
 }
 
+class EveryNth : public MetricLogger {
+ public:
+  struct Args {
+    std::int64_t every = 1;
+
+    void fields(auto&& field) { field("every", every, "rows between two that are kept", Range::at_least(1)); }
+  };
+  explicit EveryNth(Args args) : every_(args.every) {}
+  void log(std::int64_t, std::int64_t, std::span<const Metric>) override { ++rows; }
+  void flush() override {}
+  std::int64_t every() const { return every_; }
+  int rows = 0;
+
+ private:
+  std::int64_t every_;
+};
+
+TEST_CASE("a logger is made with its arguments, which are checked") {
+  Setting setting;
+  Trainer trainer(setting.world, setting.options);
+  const EveryNth& logger = trainer.add_logger<EveryNth>({.every = 3});
+  CHECK(logger.every() == 3);
+  CHECK_THAT(test::error_of<ConfigError>([&] { trainer.add_logger<EveryNth>({.every = 0}); }),
+             test::contains("every"));
+  ToyData data(16, 8, 8);
+  Regression model;
+  trainer.fit(model, data);
+  CHECK(logger.rows > 0);
+}
+
 TEST_CASE("validate, test and predict run without training") {
   Setting setting;
   ToyData data(16, 8, 20);
@@ -383,6 +490,7 @@ TEST_CASE("validate, test and predict run without training") {
   CHECK(trainer.test(model, data).metrics.contains("test_loss"));
   trainer.predict(model, data);
   CHECK(at::cat(trainer.predictions().outputs).sizes() == at::IntArrayRef({20, 2}));
+  CHECK_THROWS_AS(trainer.predictions(1), std::out_of_range);
   CHECK(before.equal(test::flat_parameters(model)));
   CHECK(model.training_steps == 0);
 }

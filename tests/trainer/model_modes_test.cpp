@@ -1,6 +1,8 @@
 #include <ATen/ops/equal.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <filesystem>
+
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -68,7 +70,7 @@ class Unfreezing : public Regression {
 
 TEST_CASE("parameters that are frozen at first train once they are unfrozen") {
   const auto optimizer = GENERATE(as<OptimizerConfig>{}, Sgd{.lr = 0.1}, Sgd{.lr = 0.1, .momentum = 0.9},
-                                  AdamW{.lr = 0.01}, rmsprop(0.01, 0.99, 0, 0));
+                                  AdamW{.lr = 0.01}, Rmsprop{});
   const std::string strategy = GENERATE("single", "dp"), precision = GENERATE("32-true", "16");
   ModeSetting setting;
   setting.options.trainer.max_epochs = 2;
@@ -164,6 +166,11 @@ TEST_CASE("a model without validation_step trains on data with a validation spli
   setting.options.trainer.num_sanity_val_steps = GENERATE(0, 2);
   NoValidation model;
   CHECK(setting.fit(model).global_step == 4);
+  setting.options.trainer.check_val_every_n_epoch = 2;  // checkpoints do not wait for a validation
+  setting.options.trainer.max_epochs = 2;
+  CHECK(setting.fit(model).global_step == 8);
+  CHECK(std::filesystem::exists(setting.dir.path() +
+                                "/cxtrain_logs/version_1/checkpoints/epoch=1-step=8.ckpt"));
   ToyData data(32, 8, 16);
   Trainer trainer(setting.world, setting.options);
   CHECK_THROWS_WITH(trainer.validate(model, data), test::contains("validation_step"));

@@ -396,9 +396,9 @@ inline std::vector<OptimizerCase> optimizers() {
           {"adam", Adam{.lr = 0.01}},
           {"adam with amsgrad", Adam{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true}},
           {"adamw", AdamW{.lr = 0.01}},
-          {"rmsprop", rmsprop(0.01, 0.9, 0.5), true},
-          {"adagrad", adagrad(0.05, 0.01), true},
-          {"lbfgs", lbfgs(0.1, 3, 4), true, true}};
+          {"rmsprop", Rmsprop{.lr = 0.01, .alpha = 0.9, .momentum = 0.5}, true},
+          {"adagrad", Adagrad{.lr = 0.05, .lr_decay = 0.01}, true},
+          {"lbfgs", Lbfgs{.lr = 0.1, .max_iter = 3, .history_size = 4}, true, true}};
 }
 
 /// Some schedule; the plateau's has a memory.

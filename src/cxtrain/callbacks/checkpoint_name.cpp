@@ -1,5 +1,6 @@
 #include "cxtrain/callbacks/checkpoint_name.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -27,7 +28,7 @@ std::string formatted(double value, const std::smatch& match) {
   const std::string width = match[3].str(), precision = match[4].str(), type = match[5].str();
   if (width.empty() && precision.empty() && type.empty()) return shortest(value);
   std::string format = "%" + match[2].str() + width;
-  std::array<char, 400> text{};  // the longest %f of a double, and more than the widest
+  std::array<char, 512> text{};  // the longest %.99f of a double has 409 characters
   int length = 0;
   const bool whole = type == "d" || (type.empty() && precision.empty() && value == std::floor(value));
   if (whole && std::isfinite(value)) {
@@ -37,7 +38,7 @@ std::string formatted(double value, const std::smatch& match) {
     length = std::snprintf(text.data(), text.size(),
                            (format + (type.empty() || type == "d" ? "g" : type)).c_str(), value);
   }
-  return {text.data(), static_cast<std::size_t>(length)};
+  return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};
 }
 
 }  // namespace

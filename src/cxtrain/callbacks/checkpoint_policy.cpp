@@ -57,10 +57,13 @@ bool CheckpointPolicy::makes_room(KeptCheckpoints& kept, double value) const {
   return true;
 }
 
+/// Of equally good ones the best so far stays the best.
 std::string CheckpointPolicy::best_of(const KeptCheckpoints& kept) const {
-  return std::min_element(kept.best.begin(), kept.best.end(),
-                          [this](const auto& a, const auto& b) { return better(a.second, b.second); })
-      ->first;
+  const auto best =
+      std::min_element(kept.best.begin(), kept.best.end(),
+                       [this](const auto& a, const auto& b) { return better(a.second, b.second); });
+  const auto before = kept.best.find(kept.best_path);
+  return before != kept.best.end() && before->second == best->second ? before->first : best->first;
 }
 
 std::vector<std::string> evicted(const KeptCheckpoints& before, const KeptCheckpoints& after) {

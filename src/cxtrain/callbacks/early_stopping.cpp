@@ -26,7 +26,7 @@ void EarlyStopping::on_validation_end(Run& run) {
 }
 
 void EarlyStopping::on_train_epoch_end(Run& run) {
-  if (at_epoch_end(run)) check(run);
+  if (at_epoch_end(run) && run.progress().epoch_is_complete) check(run);
 }
 
 void EarlyStopping::check(Run& run) {
@@ -53,6 +53,10 @@ void EarlyStopping::check(Run& run) {
 void EarlyStopping::stop(Run& run, std::string reason) {
   stopped_for_ = reason;
   run.request_stop(std::move(reason), RequestedBy::all_ranks);
+}
+
+void EarlyStopping::setup(Run&, Stage stage) {
+  if (stage == Stage::fit) stopped_for_.clear();
 }
 
 void EarlyStopping::on_train_start(Run& run) {

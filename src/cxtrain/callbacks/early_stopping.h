@@ -38,6 +38,8 @@ class EarlyStopping final : public Callback {
   explicit EarlyStopping(Args args);
 
   bool monitors() const override { return true; }
+  /// Another fit trains, although the fit before was stopped.
+  void setup(Run& run, Stage stage) override;
   /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
   /// metrics.
   void on_validation_end(Run& run) override;

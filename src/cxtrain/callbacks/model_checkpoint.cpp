@@ -96,7 +96,7 @@ void ModelCheckpoint::setup(Run& run, Stage stage) {
   kept_ = {};
   due_.reset();
   planned_.reset();
-  triggered_at_step_ = -1;
+  triggered_at_step_ = planned_at_step_ = -1;
   failed_ = clock_rang_ = false;
 }
 
@@ -140,8 +140,11 @@ void ModelCheckpoint::on_validation_end(Run& run) {
 }
 
 void ModelCheckpoint::on_train_epoch_end(Run& run) {
-  if (!saves_at_epoch_end(run)) return;
-  if (policy_.due_after_epoch(run.current_epoch())) trigger(run, /*metrics_are_new=*/true);
+  if (!saves_at_epoch_end(run) || !policy_.due_after_epoch(run.current_epoch())) return;
+  const bool complete = run.progress().epoch_is_complete;
+  // A stop within the epoch has saved this step before the metrics of the epoch were reset.
+  if (!complete && planned_at_step_ == run.global_step() && !failed_) return;
+  trigger(run, /*metrics_are_new=*/complete);
 }
 
 void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
@@ -178,6 +181,7 @@ std::optional<CheckpointPlan> ModelCheckpoint::plan_checkpoint(Run& run, const C
   plan.staging = args_.staging;
   planned_ = policy_.after(std::move(*decision), plan.path, value);
   plan.remove = evicted(kept_, *planned_);
+  planned_at_step_ = run.global_step();
   return plan;
 }
 

@@ -8,6 +8,12 @@ namespace cxtrain {
 
 Timer::Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) { require_fields(args); }
 
+void Timer::setup(Run&, Stage stage) {
+  if (stage != Stage::fit) return;
+  before_ = elapsed_ = 0;
+  asked_ = false;
+}
+
 void Timer::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   elapsed_ = before_ + clock_.now() - began_;
   if (elapsed_ < max_seconds_ || std::exchange(asked_, true)) return;

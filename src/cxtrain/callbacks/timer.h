@@ -19,6 +19,8 @@ class Timer final : public Callback {
   };
   /// Throws ConfigError for arguments outside of their ranges.
   explicit Timer(const Args& args);
+  /// Another fit has the whole time again.
+  void setup(Run& run, Stage stage) override;
   void on_train_start(Run&) override { began_ = clock_.now(); }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;

@@ -46,8 +46,8 @@ void find_pieces(const StateDict& state, const std::string& path, std::vector<Lo
   for (const auto& [name, section] : state.sections()) find_pieces(section, path + "/" + name, found);
 }
 
-/// What a rank holds of a section, in few bytes. Of small ones also the values: what a model or a callback
-/// remembers by itself may be another thing on every rank.
+/// What a rank holds of a section, in few bytes: names, and the values of small sections and of tensors that
+/// may differ between ranks.
 std::string digest_of(std::span<const Located> pieces) {
   constexpr std::size_t kSmall = std::size_t{1} << 20;
   std::size_t bytes = 0;
@@ -57,7 +57,7 @@ std::string digest_of(std::span<const Located> pieces) {
     text << key_of(path, *piece) << ' ' << piece->values.numel() << ' ' << piece->values.scalar_type()
          << '\n';
   for (const auto& [path, piece] : pieces) {
-    if (bytes > kSmall) break;
+    if (bytes > kSmall && !piece->may_differ) continue;
     text << checksum_of(host_bytes(on_host(piece->values))) << '\n';
   }
   return checksum_of(text.str());
@@ -149,10 +149,11 @@ class ShardFiles {
   /// Of which all ranks hold the same tensors.
   std::set<std::string> shared_sections(const std::map<std::string, std::vector<Located>>& sections) const {
     std::map<std::string, std::string> digests;
-    for (const auto& [name, pieces] : sections) digests[name] = digest_of(pieces);
     std::set<std::string> shared;
     for (const auto& [name, pieces] : sections) {
-      if (!in_.of_each_rank.contains(name)) shared.insert(name);
+      if (in_.of_each_rank.contains(name)) continue;
+      digests[name] = digest_of(pieces);
+      shared.insert(name);
     }
     for (const std::string& text : in_.exchange(nlohmann::json(digests).dump())) {
       const nlohmann::json others = nlohmann::json::parse(text);

@@ -148,9 +148,12 @@ std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, const std::vecto
   }
   const std::int64_t samples = dataset->size();
   std::vector<std::int64_t> sizes;
-  for (const double share : shares)
-    sizes.push_back(static_cast<std::int64_t>(std::floor(share * static_cast<double>(samples) + 1e-9)));
-  std::int64_t rest = samples - std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  std::int64_t rest = samples;
+  for (const double share : shares) {
+    const auto size = static_cast<std::int64_t>(std::floor(share * static_cast<double>(samples) + 1e-9));
+    sizes.push_back(std::min(size, rest));  // shares may sum to a little more than 1
+    rest -= sizes.back();
+  }
   for (std::size_t part = 0; rest > 0; part = (part + 1) % sizes.size(), --rest) ++sizes[part];
 
   const auto order = ShuffleSampler().order(samples, seed, /*epoch=*/0);

@@ -246,6 +246,8 @@ void Metric::load(const StateDict& state) {
     now.tensors.push_back(read("now"));
     if (section.has("before")) before.tensors.push_back(read("before"));
   }
+  if (!before.tensors.empty() && before.tensors.size() != states_.size())
+    throw StateError("the saved state of metric " + name_ + " has only some of the values before");
   put({.now = std::move(now), .before = std::move(before)});
 }
 

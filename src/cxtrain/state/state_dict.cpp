@@ -64,6 +64,13 @@ template const std::int64_t& StateDict::get(std::string_view) const;
 template const double& StateDict::get(std::string_view) const;
 template const std::string& StateDict::get(std::string_view) const;
 
+void StateDict::set(std::string_view name, const at::Tensor& tensor) {
+  if (!tensor.defined())
+    throw StateError("an undefined tensor cannot be saved: " + path_ + std::string(name));
+  add(whole_piece(std::string(name), tensor));
+  pieces_.back().may_differ = true;
+}
+
 at::Tensor StateDict::tensor(std::string_view name) const {
   const auto found =
       std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.name == name; });

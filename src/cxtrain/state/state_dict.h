@@ -40,9 +40,11 @@ class StateDict {
     }
   }
   void set(std::string_view name, std::string text) { put(name, std::move(text)); }
-  /// Adds a whole tensor.
-  void set(std::string_view name, const at::Tensor& tensor) { add(whole_piece(std::string(name), tensor)); }
+  /// Adds a whole tensor. Ranks may have different values under one name. Throws StateError for an undefined
+  /// tensor.
+  void set(std::string_view name, const at::Tensor& tensor);
   /// Adds pieces under their own names: parts of tensors, with the other parts elsewhere, or whole tensors.
+  /// Equal pieces have equal values on all ranks.
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
   void add(std::span<const Piece> pieces) { pieces_.insert(pieces_.end(), pieces.begin(), pieces.end()); }
 

@@ -54,6 +54,7 @@ struct Piece {
   ElementRange range;               ///< range of the whole's elements
   bool of_model = false;            ///< the values are those of the model's tensor of this name
   std::shared_ptr<const StoredValues> stored = {};  ///< in place of `values`, which is undefined then
+  bool may_differ = false;                          ///< a rank may have values of its own under this name
 
   bool is_whole() const;
   /// Returns the values, shaped as `values`. Reads stored values.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -239,6 +240,10 @@ std::vector<Predictions> predict(TrainContext& context, std::span<const std::uni
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
+  const bool has_outputs = std::any_of(loop.predictions.begin(), loop.predictions.end(),
+                                       [](const Predictions& each) { return !each.outputs.empty(); });
+  if (!context.parts.world.any_rank(has_outputs) && context.parts.world.is_root())
+    log_warning("predict_step returned no tensor for any batch: the files of predictions have no samples");
   return std::move(loop.predictions);
 }
 

@@ -22,11 +22,17 @@ FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimizatio
       checkpoints_(of_fit.checkpoints),
       resumed_(of_fit.resumed) {
   if (resumed_) run_agreed(context_.parts.world, [this] { restore_position(); });
-  context_.progress.accumulate = limits().accumulate;
-  context_.progress.samples_per_step = samples_per_step();
-  context_.progress.max_epochs = limits().max_epochs;
-  context_.progress.max_steps = limits().max_steps;
-  context_.progress.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
+  show_limits();
+}
+
+/// Loaders that are made anew may have other limits.
+void FitLoop::show_limits() {
+  Progress& progress = context_.progress;
+  progress.accumulate = limits().accumulate;
+  progress.samples_per_step = samples_per_step();
+  progress.max_epochs = limits().max_epochs;
+  progress.max_steps = limits().max_steps;
+  progress.validates_at_epoch_end_only = cannot_validate_ || limits().validates_at_epoch_end_only();
 }
 
 void FitLoop::before_zero_grad() { context_.hooks.call(hooks::on_before_zero_grad); }
@@ -60,8 +66,8 @@ void FitLoop::train_to_the_end() {
   if (checkpoints_ != nullptr) checkpoints_->reapply_loaded_state();
   vote();
   save_if_wanted();
-  if (resumed_ && done()) warn_of_nothing_left();
-  while (!done()) run_epoch();
+  if (resumed_ && done() && !context_.state.validation_due) warn_of_nothing_left();
+  while (!done() || context_.state.validation_due) run_epoch();
   vote();  // on what the last step's hooks have asked for
   save_if_wanted();
   if (checkpoints_ != nullptr) checkpoints_->finish();
@@ -70,13 +76,17 @@ void FitLoop::train_to_the_end() {
 }
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
+/// The training draws the numbers that it would draw without them.
 void FitLoop::sanity_check() {
   if (resumed_) return;
   if (cannot_validate_ || FitLimits::total(limits().sanity_batches) == 0) return;
   const PhaseScope phase(Phase::validation);
   context_.progress.sanity_checking = true;
   context_.hooks.call(hooks::on_sanity_check_start);
+  StateDict generators;
+  context_.parts.generators.save(generators);
   run_validation(limits().sanity_batches);
+  context_.parts.generators.load(generators);
   context_.hooks.call(hooks::on_sanity_check_end);
   context_.progress.sanity_checking = false;
   context_.metrics.clear();
@@ -136,6 +146,7 @@ void FitLoop::warn_of_nothing_left() const {
 void FitLoop::run_epoch() {
   TrainState& state = context_.state;
   data_.prepare_epoch(state.epoch, context_.parts.world);
+  show_limits();
   context_.progress.num_batches = limits().length_known ? limits().train_batches : -1;
   if (state.batch == 0) context_.hooks.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
@@ -156,6 +167,7 @@ void FitLoop::run_epoch() {
   context_.pause_training();
   const bool complete = state.batch >= limits().train_batches || !streams_go_on_;
   if (complete) optimization_.unite();
+  context_.progress.epoch_is_complete = complete;
   context_.metrics.model_metrics().reduce(context_.parts.world);
   context_.rows.log(context_.hooks.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
@@ -393,7 +405,7 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::span<const std::
   auto values = evaluate(context_, EvaluationStage::validate, data_.val(), batches,
                          /*saves_state=*/checkpoints_ != nullptr);
   if (!values) {
-    cannot_validate_ = true;
+    cannot_validate_ = context_.progress.validates_at_epoch_end_only = true;
     log_warning(
         "the data has a validation split, but the model does not define validation_step: training "
         "without validation (--limit_val_batches 0 says so beforehand)");

@@ -78,6 +78,7 @@ class FitLoop final : private StepPlan, private StepObserver {
   bool writes_checkpoint() const { return checkpoints_ != nullptr && checkpoints_->writing(); }
   void save_if_wanted();
   void restore_position();
+  void show_limits();
   std::int64_t samples_per_step() const;
 
   TrainContext& context_;

@@ -3,11 +3,20 @@
 #include <string>
 #include <utility>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/image.h"
 
 namespace cxtrain {
+namespace {
+
+void require_name(const std::string& call, std::string_view name) {
+  if (name.empty() || name.find('\n') != std::string_view::npos)
+    throw TrainingError(call + ": the name is not one line of text", MessageCode::log_misuse);
+}
+
+}  // namespace
 
 void MetricRows::log(std::span<const MetricLogger::Metric> row) {
   const PhaseScope phase(Phase::logging);
@@ -37,12 +46,14 @@ bool MetricRows::takes_images_and_texts() const {
 }
 
 void MetricRows::log_image(std::string_view name, const at::Tensor& image) {
+  require_name("log_image()", name);
   const std::string call = "log_image(\"" + std::string(name) + "\")";
   require_image(call, image);
   if (takes_images_and_texts()) loggers.log_image(name, image_bytes(call, image), state_.global_step);
 }
 
 void MetricRows::log_text(std::string_view name, std::string_view text) {
+  require_name("log_text()", name);
   if (takes_images_and_texts()) loggers.log_text(name, text, state_.global_step);
 }
 

@@ -275,9 +275,11 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     }
   }
   if (!candidates.paths.empty() || !candidates.damaged.empty()) {
+    const std::string& searched = candidates.of_a_run ? asked
+                                  : !own_run.empty()  ? own_run
+                                                      : options.trainer.default_root_dir;
     throw AgreedError(ExitCode::refused, MessageCode::checkpoint_missing,
-                      "--ckpt_path " + asked + ": no checkpoint below '" +
-                          (candidates.of_a_run ? asked : options.trainer.default_root_dir) +
+                      "--ckpt_path " + asked + ": no checkpoint below '" + searched +
                           "' is complete; to start a new run, move them away" +
                           (candidates.damaged.empty() ? "" : ": " + candidates.damaged.front()));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -198,10 +199,7 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   load_model_of_checkpoint(world_, files(), options, trainable(call.module), own_run());
 }
 
-const std::string& Trainer::own_run() const {
-  static const std::string none;
-  return state_->fitted ? state_->log_dir : none;
-}
+std::string Trainer::own_run() const { return state_->fitted ? state_->log_dir : std::string(); }
 
 void Trainer::initialize_once(Module& module) {
   const std::function<void(Module&)> initialize = std::exchange(initialize_, nullptr);
@@ -261,6 +259,12 @@ RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& a
 
 RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
   return run<Prediction>({Stage::predict, module, data, {}, args}, predictions_);
+}
+
+const Predictions& Trainer::predictions(std::size_t dataloader_idx) const {
+  if (dataloader_idx < predictions_.size()) return predictions_[dataloader_idx];
+  throw std::out_of_range("predictions(" + std::to_string(dataloader_idx) + "): the number of loaders was " +
+                          std::to_string(predictions_.size()));
 }
 
 }  // namespace cxtrain

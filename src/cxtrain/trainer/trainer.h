@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -99,23 +100,20 @@ class Trainer {
   ///     use(best.best_model_path());
   template <class Made>
   requires requires { typename Made::Args; }
-  Made& add_callback(typename Made::Args args = {}) {
-    if constexpr (HasFields<typename Made::Args>) require_fields(args);
-    return add_made(std::make_unique<Made>(std::move(args)));
-  }
+  Made& add_callback(typename Made::Args args = {}) { return add_made(made_with<Made>(std::move(args))); }
   template <class Made, class... Arguments>
   requires(!requires { typename Made::Args; }) Made& add_callback(Arguments&&... arguments) {
     return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
   /// Adds a logger to the loggers that the options name. Every rank adds it; rank 0 writes to it.
   void add_logger(std::unique_ptr<MetricLogger> logger);
-  /// Makes a logger and adds it; it lives as long as the trainer.
+  /// Makes a logger and adds it, as `add_callback` does with a callback.
+  template <class Made>
+  requires requires { typename Made::Args; }
+  Made& add_logger(typename Made::Args args = {}) { return add_made(made_with<Made>(std::move(args))); }
   template <class Made, class... Arguments>
-  Made& add_logger(Arguments&&... arguments) {
-    auto logger = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
-    Made& made = *logger;
-    add_logger(std::move(logger));
-    return made;
+  requires(!requires { typename Made::Args; }) Made& add_logger(Arguments&&... arguments) {
+    return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
 
   /// Sets the factory of `dp` for the replicas that it keeps besides the given model: a new model of its
@@ -158,10 +156,9 @@ class Trainer {
   RunSummary test(Module& module, DataModule& data, const EvaluateArgs& args = {});
   /// Predicts. The outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the
   /// run's folder; of several loaders in `predictions(dataloader_idx)`, and in a file for each loader.
+  /// `predictions` throws std::out_of_range for a loader that the last prediction did not have.
   RunSummary predict(Module& module, DataModule& data, const EvaluateArgs& args = {});
-  const Predictions& predictions(std::size_t dataloader_idx = 0) const {
-    return predictions_.at(dataloader_idx);
-  }
+  const Predictions& predictions(std::size_t dataloader_idx = 0) const;
   /// The result of the last call.
   const std::optional<RunSummary>& last_summary() const { return last_summary_; }
 
@@ -174,9 +171,17 @@ class Trainer {
 
  private:
   template <class Made>
-  Made& add_made(std::unique_ptr<Made> callback) {
-    Made& made = *callback;
-    add_callback(std::move(callback));
+  static std::unique_ptr<Made> made_with(typename Made::Args args) {
+    if constexpr (HasFields<typename Made::Args>) require_fields(args);
+    return std::make_unique<Made>(std::move(args));
+  }
+  template <class Made>
+  Made& add_made(std::unique_ptr<Made> component) {
+    Made& made = *component;
+    if constexpr (std::derived_from<Made, MetricLogger>)
+      add_logger(std::unique_ptr<MetricLogger>(std::move(component)));
+    else
+      add_callback(std::unique_ptr<Callback>(std::move(component)));
     return made;
   }
 
@@ -205,7 +210,7 @@ class Trainer {
   /// The file system of the run's files.
   Filesystem& files() const;
   /// The folder of the trainer's last fit, whose checkpoints "last" and "best" mean; empty without a fit.
-  const std::string& own_run() const;
+  std::string own_run() const;
   /// Closes the session after an error. If only this rank fails, on a device, ends the
   /// job: destructors that touch a failed device may hang or end the process, and the other ranks wait.
   void fail(Session& session, const std::exception& error);

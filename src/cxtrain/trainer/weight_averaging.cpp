@@ -58,7 +58,7 @@ StochasticWeightAveraging::StochasticWeightAveraging(TrainContext& context, FitD
 }
 
 void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
-  if (view.current_epoch() < first_epoch_) return;
+  if (view.current_epoch() < first_epoch_ || !view.progress().epoch_is_complete) return;
   optimization_.hold_learning_rate();
   optimization_.begin_update();
   if (epochs_averaged_++ == 0) {
