@@ -52,7 +52,8 @@ class MpirunOfThisProcess {
       look(kLook);
       children_.kill_stuck_parent();
     }
-    look(0);  // at the last reports
+    // At the last reports; a look accepts one rank, and reads a number of each.
+    for (int pass = 0; pass < ranks_ + 2; ++pass) look(0);
     constexpr int kNotFound = 127;
     if (*mpirun_.status() == kNotFound && connections_.ranks().empty())
       throw CommunicationError("mpirun cannot be started" + std::string(kRightMpirun),

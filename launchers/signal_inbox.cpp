@@ -12,10 +12,22 @@
 
 namespace cxtrain {
 
+namespace {
+
+/// As nohup and a shell's `&` arrange. A blocked signal would arrive all the same.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 SignalInbox::SignalInbox(std::initializer_list<int> more) {
   sigset_t caught;
   sigemptyset(&caught);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    if (!is_ignored(signal)) sigaddset(&caught, signal);
+  }
   for (const int signal : more) sigaddset(&caught, signal);
   descriptor_ = FileDescriptor(signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!descriptor_)

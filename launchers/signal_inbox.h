@@ -9,8 +9,8 @@
 namespace cxtrain {
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and the signals `more` do nothing to this
-/// process but arrive here. Make one before other threads start: they inherit that these signals are not for
-/// them.
+/// process but arrive here; those of the first five that the process ignores stay ignored. Make one before
+/// other threads start: they inherit that these signals are not for them.
 class SignalInbox {
  public:
   /// Throws CommunicationError.

@@ -16,9 +16,14 @@ constexpr double kAnswerSeconds = 30, kStepSeconds = 120;
 
 int ranks_per_node(const Plan& plan) { return plan.world_size / std::max(1, plan.num_nodes); }
 
+/// Without srun, as in a container, it has none.
 bool slurm_has_pmix() {
   const std::vector<std::string> command{"srun", "--mpi=list"};
-  return run_command(command, kAnswerSeconds).output.find("pmix") != std::string::npos;
+  try {
+    return run_command(command, kAnswerSeconds).output.find("pmix") != std::string::npos;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// Options of the job as a whole that srun would read from the environment and add to those of this step.

@@ -1,5 +1,6 @@
 #include "reduced_gradients.h"
 
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -20,15 +21,29 @@ ReducedGradients::ReducedGradients(std::vector<NamedTensor> parameters, Communic
 void ReducedGradients::make_reducer() {
   reducer_.reset();  // its hooks and memory before the next one's
   reducer_ = std::make_unique<Reducer>(parameters_, communicator_, world_, options_);
+  if (!saved_order_fits()) {
+    saved_order_.clear();
+    saved_exact_parameters_.reset();
+  }
   if (!saved_order_.empty()) reducer_->set_order(saved_order_);
   if (saved_exact_parameters_) reducer_->set_exact_parameters(*saved_exact_parameters_);
+}
+
+/// Whether the saved training had gradients of the parameters that have gradients now.
+bool ReducedGradients::saved_order_fits() const {
+  std::set<std::string> names(saved_order_.begin(), saved_order_.end());
+  for (const NamedTensor& parameter : parameters_) {
+    if (parameter.tensor.requires_grad() && names.erase(parameter.name) == 0) return false;
+  }
+  return names.empty();
 }
 
 void ReducedGradients::begin_backward(bool completes_step) {
   if (const std::string name = reducer_->unfrozen(); !name.empty()) {
     throw TrainingError("parameter " + name +
-                        " was unfrozen between two micro-batches of a step, so a part of its gradient is "
-                        "missing; unfreeze it where a step begins, for example in on_train_epoch_start");
+                        " was unfrozen after the step's gradients had begun, and its gradient would not be "
+                        "averaged; unfreeze it where a step begins, for example in on_train_epoch_start, and "
+                        "in manual optimization call zero_grad() before manual_backward()");
   }
   reducer_->begin_backward(completes_step);
 }

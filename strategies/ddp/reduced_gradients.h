@@ -44,6 +44,7 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
 
   /// For the parameters that require a gradient now. Collective.
   void make_reducer();
+  bool saved_order_fits() const;
 
   std::vector<NamedTensor> parameters_;
   Communicator& communicator_;

@@ -92,7 +92,8 @@ class DpStrategy final : public Strategy, private GradientExchange {
     run_logged(other_draws_, chunks, [&](std::size_t i) {
       outputs[i] = local_predict_step(*replicas_[i].model, chunks[i], batch_idx, *context_);
     });
-    return joined(std::move(outputs));
+    std::erase_if(outputs, [](const at::Tensor& output) { return !output.defined(); });
+    return outputs.empty() ? at::Tensor() : joined(std::move(outputs));
   }
 
   std::vector<NamedTensor> whole_tensors() override { return all_tensors(*replicas_[0].model); }

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cxtrain/tensor/layout.h"
 
@@ -15,14 +16,18 @@ std::string PeerExchange::description() const {
 }
 
 void PeerExchange::send_parameters() {
+  const std::vector<NamedTensor>& primary = replicas_.front().parameters;
+  const bool first = sent_versions_.empty();
+  sent_versions_.resize(primary.size());
   std::vector<std::vector<at::Tensor>> tensors(replicas_.size());
-  for (std::size_t r = 0; r < replicas_.size(); ++r) {
-    for (const NamedTensor& parameter : replicas_[r].parameters) {
-      if (!sent_frozen_ || parameter.tensor.requires_grad()) tensors[r].push_back(parameter.tensor);
-    }
+  for (std::size_t i = 0; i < primary.size(); ++i) {
+    const std::int64_t version = primary[i].tensor._version();
+    const bool written = std::exchange(sent_versions_[i], version) != version;
+    if (!first && !written && !primary[i].tensor.requires_grad()) continue;
+    for (std::size_t r = 0; r < replicas_.size(); ++r)
+      tensors[r].push_back(replicas_[r].parameters[i].tensor);
   }
   parameters_.broadcast(tensors);
-  sent_frozen_ = true;
 }
 
 void PeerExchange::send_buffers(std::size_t) {

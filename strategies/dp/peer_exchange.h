@@ -17,7 +17,7 @@ class PeerExchange final : public ReplicaExchange {
       : replicas_(replicas), peers_(std::move(peers)) {}
 
   std::string description() const override;
-  /// Frozen parameters travel the first time only.
+  /// Frozen parameters travel the first time, and where the primary has written to them since.
   void send_parameters() override;
   void send_buffers(std::size_t count) override;
   void sum_gradients() override;
@@ -26,7 +26,7 @@ class PeerExchange final : public ReplicaExchange {
   std::vector<Replica>& replicas_;
   std::unique_ptr<PeerCommunicator> peers_;
   FlatMessages parameters_{*peers_}, buffers_{*peers_}, gradients_{*peers_};
-  bool sent_frozen_ = false;
+  std::vector<std::int64_t> sent_versions_;  ///< of the primary's parameters; empty: nothing was sent
 };
 
 }  // namespace cxtrain

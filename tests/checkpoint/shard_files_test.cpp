@@ -123,6 +123,17 @@ TEST_CASE("tensors that ranks set for themselves are written by each, however la
   CHECK(tensors_of(alike[0], "training") + tensors_of(alike[1], "training") == 1);
 }
 
+TEST_CASE("a tensor of a rank leaves the other tensors of its section shared", "[checkpoint]") {
+  std::vector<StateDict> states(2);
+  const at::Tensor average = at::rand({300'000});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    states[rank].make_section("callbacks").add(whole_piece("average", average));
+    states[rank].make_section("callbacks").set("rank", at::full({1}, static_cast<double>(rank)));
+  }
+  const std::vector<RankShare> shares = divide_all({}, states);
+  CHECK(tensors_of(shares[0], "training") + tensors_of(shares[1], "training") == 3);
+}
+
 TEST_CASE("copies in another precision are written besides the model", "[checkpoint]") {
   const std::vector<NamedTensor> model{{"a", at::rand({10}).to(at::kBFloat16)}};
   StateDict state;

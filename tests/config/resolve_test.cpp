@@ -138,6 +138,11 @@ TEST_CASE("values out of range", "[config]") {
          o.trainer.logger = false;
        },
        "--checkpoint.dirpath"},
+      {[](Options& o) {
+         o.checkpoint.args["dirpath"] = "";
+         o.trainer.logger = false;
+       },
+       "--checkpoint.dirpath"},
       {[](Options& o) { o.trainer.devices_per_rank = 0; }, "devices_per_rank: 0"},
       {[](Options& o) {
          o.callbacks = {{"device_stats", {}}}, o.trainer.logger = false;

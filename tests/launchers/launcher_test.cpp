@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/plan.h"
 #include "launchers/mpirun.h"
+#include "launchers/signal_inbox.h"
 #include "launchers/slurm.h"
 #include "support/catch.h"
 
@@ -53,6 +55,18 @@ TEST_CASE("ranks are started only where nobody has started them") {
   WorldFacts facts;
   facts.launched_by = row.by;
   CHECK(needs_launch(plan, facts) == row.needed);
+}
+
+TEST_CASE("signals that the process ignores do not arrive in an inbox") {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    SignalInbox inbox;
+    raise(SIGHUP);
+    CHECK_FALSE(inbox.take());
+    raise(SIGUSR1);
+    CHECK(inbox.take() == SIGUSR1);
+  }
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 TEST_CASE("mpirun gets the program and its arguments as they are") {

@@ -24,6 +24,7 @@ void set_up_process() {
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // a parent may have left it ignored, and no child could then be waited for
   StopSignals::note_early();
 }
 

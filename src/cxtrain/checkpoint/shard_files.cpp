@@ -36,6 +36,9 @@ class EqualParts {
   int parts_;
 };
 
+/// Behind the name of a section: its tensors that may differ between ranks, which are compared by themselves.
+constexpr const char* kOfRank = "/of a rank";
+
 struct Located {
   std::string path;
   const Piece* piece;
@@ -119,7 +122,12 @@ class ShardFiles {
     const std::string own_file = training_file(in_.rank);
     PlannedFile file{own_file, {}, {}};
     std::map<std::string, std::vector<Located>> sections;
-    for (const auto& [name, section] : in_.state->sections()) find_pieces(section, name, sections[name]);
+    for (const auto& [name, section] : in_.state->sections()) {
+      std::vector<Located> pieces;
+      find_pieces(section, name, pieces);
+      for (const Located& each : pieces)
+        sections[each.piece->may_differ ? name + kOfRank : name].push_back(each);
+    }
     const std::set<std::string> shared = shared_sections(sections);
     std::map<const Piece*, TensorPlace> places;
     for (const auto& [name, pieces] : sections) {
@@ -151,7 +159,7 @@ class ShardFiles {
     std::map<std::string, std::string> digests;
     std::set<std::string> shared;
     for (const auto& [name, pieces] : sections) {
-      if (in_.of_each_rank.contains(name)) continue;
+      if (in_.of_each_rank.contains(name.substr(0, name.find(kOfRank)))) continue;
       digests[name] = digest_of(pieces);
       shared.insert(name);
     }

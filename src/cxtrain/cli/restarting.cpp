@@ -59,7 +59,8 @@ std::string index_of(const std::string& device) { return device.substr(device.fi
 
 /// The devices of ranks, by their numbers in the plan, as `--devices` takes them.
 std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
-  if (plan.accelerator == "cpu") return std::to_string(ranks.size());
+  if (plan.accelerator == "cpu")
+    return std::to_string(ranks.size() * static_cast<std::size_t>(plan.devices_per_rank));
   std::string list;
   for (const int rank : ranks) {
     for (const std::string& device : plan.ranks[static_cast<std::size_t>(rank)].devices)

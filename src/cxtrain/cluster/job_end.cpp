@@ -40,8 +40,12 @@ std::optional<double> seconds_of_slurm_time(std::string_view text) {
 
 std::optional<double> ask_seconds_to_job_end() {
   if (const auto said = seconds_to_job_end()) return said;
-  const char* job = std::getenv("SLURM_JOB_ID");
-  return job != nullptr ? asked_of_slurm(job) : std::nullopt;
+  const char *job = std::getenv("SLURM_JOB_ID"), *array = std::getenv("SLURM_ARRAY_JOB_ID"),
+             *task = std::getenv("SLURM_ARRAY_TASK_ID");
+  if (job == nullptr) return std::nullopt;
+  // One of the tasks has the number of the whole array, for which squeue prints all tasks.
+  const bool of_array = array != nullptr && task != nullptr;
+  return asked_of_slurm(of_array ? std::string(array) + "_" + task : job);
 }
 
 }  // namespace cxtrain

@@ -78,7 +78,7 @@ void check_checkpoints(const Options& options, Checker& check) {
   const TrainerOptions& trainer = options.trainer;
   const auto& args = options.checkpoint.args;
   const bool wanted = trainer.enable_checkpointing.value_or(!args.empty());
-  if (trainer.logger || !wanted || trainer.fast_dev_run > 0 || args.contains("dirpath")) return;
+  if (trainer.logger || !wanted || trainer.fast_dev_run > 0 || options.checkpoint.gives("dirpath")) return;
   check.refuse("enable_checkpointing", "without a logger the run has no folder, and checkpoints no place",
                "name one: --checkpoint.dirpath DIR", MessageCode::conflicting_options);
 }

@@ -249,6 +249,11 @@ struct NamedOptions {
 
   /// Returns the component's name in the registry: "model_checkpoint" for "model_checkpoint#2".
   std::string registered_name() const { return name.substr(0, name.find('#')); }
+  /// Returns whether the argument has a text that is not empty.
+  bool gives(const std::string& argument) const {
+    const auto found = args.find(argument);
+    return found != args.end() && !found->second.empty();
+  }
   bool operator==(const NamedOptions&) const = default;
 };
 

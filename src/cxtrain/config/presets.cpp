@@ -12,7 +12,7 @@ bool names(const std::vector<NamedOptions>& list, std::string_view name) {
 /// Where nothing else is written, a folder for checkpoints says that they are.
 bool checkpoints_by_itself(const Options& options) {
   const TrainerOptions& trainer = options.trainer;
-  const bool has_folder = trainer.logger || options.checkpoint.args.contains("dirpath");
+  const bool has_folder = trainer.logger || options.checkpoint.gives("dirpath");
   return trainer.enable_checkpointing.value_or(has_folder) &&
          !names(options.callbacks, options.checkpoint.name);
 }
@@ -35,7 +35,7 @@ Options expand_presets(Options options) {
     trainer.logger = false;
     trainer.enable_checkpointing = false;
     std::erase_if(options.callbacks, [](const NamedOptions& each) {
-      return each.name == "early_stopping" || each.name == "model_checkpoint";
+      return each.registered_name() == "early_stopping" || each.registered_name() == "model_checkpoint";
     });
   }
   if (options.quiet) trainer.enable_progress_bar = false;

@@ -204,7 +204,7 @@ void Reducer::on_gradient(std::size_t index) {
   if (!synchronize_) return;
   if (parameter.bucket < next_bucket_) {
     throw TrainingError("the gradient of " + parameter.name +
-                        " came a second time in one backward, after its bucket had been reduced; "
+                        " came a second time in one step, after its bucket had been reduced; "
                         "--strategy.overlap false reduces all buckets after backward");
   }
   if (parameter.ready) return;

@@ -181,10 +181,11 @@ std::vector<Row> table_of_doublings(const StudyResult& result) {
     if (!size.measured()) continue;
     Row row{std::to_string(size.size.ranks), std::to_string(size.size.nodes),
             number_text("%.1f", size.first_step_seconds), share_text(size.efficiency)};
-    if (before == nullptr) {
+    const double doublings =
+        before == nullptr ? 0 : std::log2(static_cast<double>(size.size.ranks) / before->size.ranks);
+    if (doublings <= 0 || before->speedup.value <= 0 || size.speedup.value <= 0) {
       row.insert(row.end(), {"-", "-"});
     } else {
-      const double doublings = std::log2(static_cast<double>(size.size.ranks) / before->size.ranks);
       const double growth = std::pow(size.speedup.value / before->speedup.value, 1 / doublings);
       row.push_back(number_text("%.2f", growth));
       row.emplace_back(growth >= 1.5 ? "yes" : "no");

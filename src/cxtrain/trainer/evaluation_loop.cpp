@@ -240,9 +240,11 @@ std::vector<Predictions> predict(TrainContext& context, std::span<const std::uni
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
+  const bool has_batches =
+      std::any_of(batches.begin(), batches.end(), [](std::int64_t count) { return count > 0; });
   const bool has_outputs = std::any_of(loop.predictions.begin(), loop.predictions.end(),
                                        [](const Predictions& each) { return !each.outputs.empty(); });
-  if (!context.parts.world.any_rank(has_outputs) && context.parts.world.is_root())
+  if (has_batches && !context.parts.world.any_rank(has_outputs) && context.parts.world.is_root())
     log_warning("predict_step returned no tensor for any batch: the files of predictions have no samples");
   return std::move(loop.predictions);
 }

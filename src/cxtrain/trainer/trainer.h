@@ -100,20 +100,24 @@ class Trainer {
   ///     use(best.best_model_path());
   template <class Made>
   requires requires { typename Made::Args; }
-  Made& add_callback(typename Made::Args args = {}) { return add_made(made_with<Made>(std::move(args))); }
+  Made& add_callback(typename Made::Args args = {}) {
+    return add_made<Callback>(made_with<Made>(std::move(args)));
+  }
   template <class Made, class... Arguments>
   requires(!requires { typename Made::Args; }) Made& add_callback(Arguments&&... arguments) {
-    return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
+    return add_made<Callback>(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
   /// Adds a logger to the loggers that the options name. Every rank adds it; rank 0 writes to it.
   void add_logger(std::unique_ptr<MetricLogger> logger);
   /// Makes a logger and adds it, as `add_callback` does with a callback.
   template <class Made>
   requires requires { typename Made::Args; }
-  Made& add_logger(typename Made::Args args = {}) { return add_made(made_with<Made>(std::move(args))); }
+  Made& add_logger(typename Made::Args args = {}) {
+    return add_made<MetricLogger>(made_with<Made>(std::move(args)));
+  }
   template <class Made, class... Arguments>
   requires(!requires { typename Made::Args; }) Made& add_logger(Arguments&&... arguments) {
-    return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
+    return add_made<MetricLogger>(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
 
   /// Sets the factory of `dp` for the replicas that it keeps besides the given model: a new model of its
@@ -175,10 +179,10 @@ class Trainer {
     if constexpr (HasFields<typename Made::Args>) require_fields(args);
     return std::make_unique<Made>(std::move(args));
   }
-  template <class Made>
+  template <class Base, class Made>
   Made& add_made(std::unique_ptr<Made> component) {
     Made& made = *component;
-    if constexpr (std::derived_from<Made, MetricLogger>)
+    if constexpr (std::same_as<Base, MetricLogger>)
       add_logger(std::unique_ptr<MetricLogger>(std::move(component)));
     else
       add_callback(std::unique_ptr<Callback>(std::move(component)));
