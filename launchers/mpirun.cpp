@@ -2,10 +2,8 @@
 
 #include <poll.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <span>
 
@@ -66,9 +64,7 @@ class MpirunOfThisProcess {
   void look(int milliseconds) {
     std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
     connections_.add_sources(sources);
-    if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
-      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
-                               MessageCode::launch_failed);
+    poll_sources(sources, milliseconds);
     while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
     connections_.look(std::span(sources).subspan(1));
   }

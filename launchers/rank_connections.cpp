@@ -35,6 +35,11 @@ void RankConnections::add_sources(std::vector<pollfd>& sources) const {
   for (const Rank& rank : ranks_) sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
 }
 
+void poll_sources(std::vector<pollfd>& sources, int milliseconds) {
+  if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
+    throw CommunicationError("poll failed: " + std::string(std::strerror(errno)), MessageCode::launch_failed);
+}
+
 std::vector<RankConnections::Event> RankConnections::look(std::span<const pollfd> sources) {
   std::vector<Event> events;
   for (std::size_t i = 1; i < sources.size(); ++i) {

@@ -16,6 +16,9 @@ namespace cxtrain {
 /// pose as a rank, or as the one that has started it. 0: it is in another PID namespace.
 std::optional<pid_t> own_process_at(int connection);
 
+/// Waits for one of the sources, for that long at most. Throws CommunicationError.
+void poll_sources(std::vector<pollfd>& sources, int milliseconds);
+
 /// Ranks on this node that hold a connection to a local socket of this process, over which each says which
 /// rank it is and, at its end, its exit status. The kernel closes the connection of one that dies, so that no
 /// death goes unnoticed.

@@ -3,12 +3,10 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -69,9 +67,7 @@ class Attempt {
   void step(int milliseconds) {
     std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
     ranks_.add_sources(sources);
-    if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
-      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
-                               MessageCode::launch_failed);
+    poll_sources(sources, milliseconds);
     while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
     for (const auto& [what, index] : ranks_.look(std::span(sources).subspan(1))) {
       const RankConnections::Rank& rank = ranks_.ranks()[index];

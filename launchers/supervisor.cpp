@@ -56,10 +56,7 @@ int Supervisor::watch(SignalInbox& signals, int starter) {
     const std::size_t others = sources.size();
     connections_.add_sources(sources);
     constexpr int kLookAtTheClock = 200;  // ms
-    if (poll(sources.data(), sources.size(), kLookAtTheClock) < 0 && errno != EINTR) {
-      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
-                               MessageCode::launch_failed);
-    }
+    poll_sources(sources, kLookAtTheClock);
     while (const std::optional<int> signal = signals.take()) on_signal(*signal);
     for (const RankConnections::Event& event : connections_.look(std::span(sources).subspan(others)))
       on_event(event);

@@ -52,7 +52,8 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   ReducerOptions options_;
   TensorSync* buffers_;
   std::unique_ptr<Reducer> reducer_;
-  // What a saved training had, until the first step is complete: the frozen parameters may change before.
+  // Loaded from a saved training, and kept until the first step is complete: before that step hooks may
+  // freeze and unfreeze parameters.
   std::vector<std::string> saved_order_;
   std::optional<std::int64_t> saved_exact_parameters_;
 };

@@ -54,7 +54,7 @@ TEST_CASE("a checkpoint that is not among the best is written only if it must be
   CHECK(evicted(newest, newer) == std::vector<std::string>{"2"});
 }
 
-TEST_CASE("of equally good checkpoints the first stays the best", "[checkpoint]") {
+TEST_CASE("the first of several equally good checkpoints stays the best", "[checkpoint]") {
   const CheckpointPolicy policy({.monitors = true, .mode = MonitorMode::max, .save_top_k = 3});
   const KeptCheckpoints ninth = next(policy, {}, 9, 1.0), tenth = next(policy, ninth, 10, 1.0);
   CHECK(tenth.paths() == std::set<std::string>{"9", "10"});

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <regex>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
@@ -19,14 +19,9 @@ const std::regex& placeholder() {
   return pattern;
 }
 
-std::string shortest(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 std::string formatted(double value, const std::smatch& match) {
   const std::string width = match[3].str(), precision = match[4].str(), type = match[5].str();
-  if (width.empty() && precision.empty() && type.empty()) return shortest(value);
+  if (width.empty() && precision.empty() && type.empty()) return format_real(value);
   std::string format = "%" + match[2].str() + width;
   std::array<char, 512> text{};  // the longest %.99f of a double has 409 characters
   int length = 0;

@@ -57,7 +57,7 @@ bool CheckpointPolicy::makes_room(KeptCheckpoints& kept, double value) const {
   return true;
 }
 
-/// Of equally good ones the best so far stays the best.
+/// If another checkpoint is equally good, the best checkpoint so far stays the best.
 std::string CheckpointPolicy::best_of(const KeptCheckpoints& kept) const {
   const auto best =
       std::min_element(kept.best.begin(), kept.best.end(),

@@ -12,7 +12,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr double kMinSteps = 5, kMaxSteps = 5000;  // of a window
+constexpr double kMinSteps = 5, kMaxSteps = 5000;  // the number of steps in a window
 constexpr double kWindowSeconds = 0.6;
 
 std::string in_milliseconds(double seconds) {

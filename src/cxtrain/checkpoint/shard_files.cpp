@@ -36,12 +36,15 @@ class EqualParts {
   int parts_;
 };
 
-/// Behind the name of a section: its tensors that may differ between ranks, which are compared by themselves.
-constexpr const char* kOfRank = "/of a rank";
-
 struct Located {
   std::string path;
   const Piece* piece;
+};
+
+/// Tensors of a section that all ranks share, or each rank writes for itself.
+struct Group {
+  bool of_each_rank = false;
+  std::vector<Located> pieces = {};
 };
 
 void find_pieces(const StateDict& state, const std::string& path, std::vector<Located>& found) {
@@ -49,8 +52,8 @@ void find_pieces(const StateDict& state, const std::string& path, std::vector<Lo
   for (const auto& [name, section] : state.sections()) find_pieces(section, path + "/" + name, found);
 }
 
-/// What a rank holds of a section, in few bytes: names, and the values of small sections and of tensors that
-/// may differ between ranks.
+/// Returns a digest of the tensors: of their names, and of their values if they are small or may differ
+/// between ranks.
 std::string digest_of(std::span<const Located> pieces) {
   constexpr std::size_t kSmall = std::size_t{1} << 20;
   std::size_t bytes = 0;
@@ -121,20 +124,24 @@ class ShardFiles {
   void divide_state() {
     const std::string own_file = training_file(in_.rank);
     PlannedFile file{own_file, {}, {}};
-    std::map<std::string, std::vector<Located>> sections;
+    // Tensors that may differ between ranks are compared apart from the other tensors of their section.
+    std::map<std::string, Group> groups;
     for (const auto& [name, section] : in_.state->sections()) {
       std::vector<Located> pieces;
       find_pieces(section, name, pieces);
-      for (const Located& each : pieces)
-        sections[each.piece->may_differ ? name + kOfRank : name].push_back(each);
+      for (const Located& each : pieces) {
+        Group& group = groups[each.piece->may_differ ? name + "/of a rank" : name];
+        group.of_each_rank = in_.of_each_rank.contains(name);
+        group.pieces.push_back(each);
+      }
     }
-    const std::set<std::string> shared = shared_sections(sections);
+    const std::set<std::string> shared = shared_groups(groups);
     std::map<const Piece*, TensorPlace> places;
-    for (const auto& [name, pieces] : sections) {
+    for (const auto& [name, group] : groups) {
       std::uint64_t total = 0;
-      for (const auto& [path, piece] : pieces) total += piece->values.nbytes();
+      for (const auto& [path, piece] : group.pieces) total += piece->values.nbytes();
       EqualParts parts(total, in_.ranks);
-      for (const auto& [path, piece] : pieces) {
+      for (const auto& [path, piece] : group.pieces) {
         const int writer = shared.contains(name) ? parts.next(piece->values.nbytes()) : in_.rank;
         if (piece->of_model) continue;  // the file of the model has the values
         const std::string key = key_of(path, *piece);
@@ -155,12 +162,12 @@ class ShardFiles {
   std::string training_file(int rank) const { return numbered_file("training", rank, in_.ranks); }
 
   /// Of which all ranks hold the same tensors.
-  std::set<std::string> shared_sections(const std::map<std::string, std::vector<Located>>& sections) const {
+  std::set<std::string> shared_groups(const std::map<std::string, Group>& groups) const {
     std::map<std::string, std::string> digests;
     std::set<std::string> shared;
-    for (const auto& [name, pieces] : sections) {
-      if (in_.of_each_rank.contains(name.substr(0, name.find(kOfRank)))) continue;
-      digests[name] = digest_of(pieces);
+    for (const auto& [name, group] : groups) {
+      if (group.of_each_rank) continue;
+      digests[name] = digest_of(group.pieces);
       shared.insert(name);
     }
     for (const std::string& text : in_.exchange(nlohmann::json(digests).dump())) {

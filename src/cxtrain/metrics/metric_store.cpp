@@ -9,6 +9,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/exchange.h"
 
@@ -112,7 +113,7 @@ MetricStore::Entry* MetricStore::find_or_create(std::string_view logged, const L
   if (rule.allowed == LogRule::Allowed::epoch && options.on_step.value_or(false)) {
     throw TrainingError(call + ": the hook belongs to no step; leave out on_step", MessageCode::log_misuse);
   }
-  if (name.empty() || name.find('\n') != std::string_view::npos) {
+  if (!is_one_line(name)) {
     throw TrainingError("log() in " + std::string(rule.hook) + ": a metric's name is one line of text",
                         MessageCode::log_misuse);
   }

@@ -87,7 +87,7 @@ void require_no_program(const at::Tensor& bytes, const std::string& name) {
     }
   } catch (const StateError&) {
     throw;
-  } catch (const std::exception&) {  // what the readers report is about the archive's bytes
+  } catch (const std::exception&) {  // messages of the readers name bytes of the archive
     refuse("its archive is damaged");
   }
 }

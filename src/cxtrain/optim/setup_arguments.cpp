@@ -7,7 +7,7 @@
 namespace cxtrain {
 namespace {
 
-/// What `--optimizer` may name, with the class's name in torch.optim.
+/// An optimizer that `--optimizer` accepts. `torch_name`: of the class in torch.optim.
 struct KnownOptimizer {
   const char *name, *torch_name, *help;
   OptimizerConfig config;

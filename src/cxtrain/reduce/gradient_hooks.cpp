@@ -42,6 +42,12 @@ bool reducible_in_pool(const MemPool* pool, const at::Tensor& gradient, const at
          !gradient.requires_grad();
 }
 
+TrainingError second_gradient(const std::string& parameter, const std::string& part) {
+  return TrainingError("the gradient of " + parameter + " came a second time in one step, after its " + part +
+                       " had been reduced; --strategy.overlap false reduces all " + part +
+                       "s after backward");
+}
+
 void warn_of_missing_gradients(const std::string& names) {
   log_warning("no gradient reached " + names +
               " in this step; counted as zero (if the forward pass leaves them out "

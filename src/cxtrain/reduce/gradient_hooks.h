@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/node/node_memory.h"
 
@@ -32,6 +33,10 @@ void unhook_gradients(std::span<const at::Tensor> parameters);
 /// Returns whether ranks can reduce a gradient in place: it has a slot of the pool for itself (autograd may
 /// hand out views of one tensor), and the dtype and strides of `expected`. `pool` may be null.
 bool reducible_in_pool(const MemPool* pool, const at::Tensor& gradient, const at::Tensor& expected);
+
+/// Returns the error of a gradient that came again after its bucket or row was reduced.
+/// `part`: "bucket" or "row".
+TrainingError second_gradient(const std::string& parameter, const std::string& part);
 
 /// Warns of parameters (a comma between two) whose gradients count as zero, because backward did not reach
 /// them.

@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/cluster/exchange.h"
@@ -202,11 +201,7 @@ void Reducer::on_gradient(std::size_t index) {
   }
   parameter.touched = true;
   if (!synchronize_) return;
-  if (parameter.bucket < next_bucket_) {
-    throw TrainingError("the gradient of " + parameter.name +
-                        " came a second time in one step, after its bucket had been reduced; "
-                        "--strategy.overlap false reduces all buckets after backward");
-  }
+  if (parameter.bucket < next_bucket_) throw second_gradient(parameter.name, "bucket");
   if (parameter.ready) return;
   parameter.ready = true;
   if (order_.empty()) observed_order_.push_back(index);

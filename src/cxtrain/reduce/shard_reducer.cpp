@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/reduce/bucket_range.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -135,11 +134,7 @@ void ShardReducer::on_gradient(std::size_t index) {
   if (!parameter.tensor.is_cpu()) row.streams.note(parameter.tensor.device());
   parameter.touched = true;
   if (!reduces_) return;
-  if (parameter.row < next_row_) {
-    throw TrainingError("the gradient of " + parameter.name +
-                        " came a second time in one backward, after its row had been reduced; "
-                        "--strategy.overlap false reduces all rows after backward");
-  }
+  if (parameter.row < next_row_) throw second_gradient(parameter.name, "row");
   if (parameter.ready) return;
   parameter.ready = true;
   --row.pending;

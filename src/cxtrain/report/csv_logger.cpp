@@ -1,12 +1,12 @@
 #include "cxtrain/report/file_loggers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <sstream>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/report/csv_cells.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/state/state_dict.h"
@@ -30,12 +30,6 @@ std::string join(const Cells& cells, Text text) {
     line += text(cell);
   }
   return line + '\n';
-}
-
-/// The shortest text that reads back as the same number.
-std::string number(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 constexpr const char* kCsv = "/metrics.csv";
@@ -102,7 +96,7 @@ void CsvLogger::log_hyperparams(const Hyperparameters& hparams) {
 
 void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   std::map<std::string, std::string> row{{"step", std::to_string(step)}, {"epoch", std::to_string(epoch)}};
-  for (const auto& [name, value] : metrics) row.insert_or_assign(name, number(value));
+  for (const auto& [name, value] : metrics) row.insert_or_assign(name, format_real(value));
 
   if (!file_) open();
   std::vector<std::string> unknown;

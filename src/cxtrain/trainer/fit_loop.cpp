@@ -25,7 +25,7 @@ FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimizatio
   show_limits();
 }
 
-/// Loaders that are made anew may have other limits.
+/// Shows callbacks the limits, which change with reloaded loaders, and if the model cannot validate.
 void FitLoop::show_limits() {
   Progress& progress = context_.progress;
   progress.accumulate = limits().accumulate;
@@ -405,7 +405,8 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::span<const std::
   auto values = evaluate(context_, EvaluationStage::validate, data_.val(), batches,
                          /*saves_state=*/checkpoints_ != nullptr);
   if (!values) {
-    cannot_validate_ = context_.progress.validates_at_epoch_end_only = true;
+    cannot_validate_ = true;
+    show_limits();
     log_warning(
         "the data has a validation split, but the model does not define validation_step: training "
         "without validation (--limit_val_batches 0 says so beforehand)");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/image.h"
@@ -12,7 +13,7 @@ namespace cxtrain {
 namespace {
 
 void require_name(const std::string& call, std::string_view name) {
-  if (name.empty() || name.find('\n') != std::string_view::npos)
+  if (!is_one_line(name))
     throw TrainingError(call + ": the name is not one line of text", MessageCode::log_misuse);
 }
 

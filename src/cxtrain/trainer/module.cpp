@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/one_line.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/place_layers.h"
 
@@ -72,7 +73,7 @@ void Module::add_metric(std::string name, std::unique_ptr<Metric> metric) {
   const auto same = [&](const std::unique_ptr<Metric>& other) { return other->name() == name; };
   if (std::any_of(metrics_.begin(), metrics_.end(), same))
     throw ConfigError("model", "registers two metrics `" + name + "`", "", MessageCode::bad_model);
-  if (name.empty() || name.find('\n') != std::string::npos)
+  if (!is_one_line(name))
     throw ConfigError("model", "registers a metric whose name is not one line", "", MessageCode::bad_model);
   metric->set_name(std::move(name));
   metric->to(device());

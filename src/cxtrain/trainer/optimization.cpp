@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/optim/overrides.h"
@@ -33,7 +34,7 @@ void check_names(const std::vector<NamedOptimizer>& setups) {
           "optimizer " + in_quotes(entry.name) + " has frequency " + std::to_string(entry.frequency),
           "use 1 or more");
     if (setups.size() == 1) continue;
-    if (entry.name.empty() || entry.name.find('\n') != std::string::npos)
+    if (!is_one_line(entry.name))
       throw bad_optimizers("the name of one of several optimizers is not one line of text");
     if (!names.insert(entry.name).second)
       throw bad_optimizers("two optimizers are named " + in_quotes(entry.name));
@@ -129,8 +130,8 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
                            std::vector<std::unique_ptr<TrainedParameters>> trained, const FitLimits& limits,
                            const PrecisionPolicy& precision)
     : context_(context), shared_(context, optimizers_, limits.accumulate, precision) {
+  const bool apart = context.parts.strategy.ranks_update_apart();
   for (std::size_t i = 0; i < setups.size(); ++i) {
-    const bool apart = context.parts.strategy.ranks_update_apart();
     if (needs_closure(setups[i].setup.optimizer) &&
         (limits.accumulate > 1 || precision.scale_gradients || apart)) {
       throw ConfigError("optimizer",
