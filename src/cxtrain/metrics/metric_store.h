@@ -184,8 +184,8 @@ class MetricStore final : public MetricSink, public Stateful {
 
   template <class Value>
   void record(std::string_view name, const Value& value, const LogOptions& options);
-  /// What is known of this name in the running hook; null where the rule ignores it.
-  Entry* find_or_create(std::string_view name, const LogOptions& options);
+  /// The entry of a logged name in the running hook; null where the rule ignores the name.
+  Entry* find_or_create(std::string_view logged, const LogOptions& options);
   /// A metric that is logged for the first time in this hook under this name.
   void begin_metric(Entry& entry, const Metric& metric);
   double weight_of(const LogOptions& options) const;
