@@ -42,7 +42,7 @@ struct Located {
 };
 
 /// Tensors of a section that all ranks share, or each rank writes for itself.
-struct Group {
+struct SectionTensors {
   bool of_each_rank = false;
   std::vector<Located> pieces = {};
 };
@@ -125,12 +125,12 @@ class ShardFiles {
     const std::string own_file = training_file(in_.rank);
     PlannedFile file{own_file, {}, {}};
     // Tensors that may differ between ranks are compared apart from the other tensors of their section.
-    std::map<std::string, Group> groups;
+    std::map<std::string, SectionTensors> groups;
     for (const auto& [name, section] : in_.state->sections()) {
       std::vector<Located> pieces;
       find_pieces(section, name, pieces);
       for (const Located& each : pieces) {
-        Group& group = groups[each.piece->may_differ ? name + "/of a rank" : name];
+        SectionTensors& group = groups[each.piece->may_differ ? name + "/of a rank" : name];
         group.of_each_rank = in_.of_each_rank.contains(name);
         group.pieces.push_back(each);
       }
@@ -162,7 +162,7 @@ class ShardFiles {
   std::string training_file(int rank) const { return numbered_file("training", rank, in_.ranks); }
 
   /// Of which all ranks hold the same tensors.
-  std::set<std::string> shared_groups(const std::map<std::string, Group>& groups) const {
+  std::set<std::string> shared_groups(const std::map<std::string, SectionTensors>& groups) const {
     std::map<std::string, std::string> digests;
     std::set<std::string> shared;
     for (const auto& [name, group] : groups) {
