@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/stop_signals.h"
 
 namespace cxtrain {
 
@@ -40,8 +41,14 @@ SignalInbox::~SignalInbox() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 std::optional<int> SignalInbox::take() {
   signalfd_siginfo info{};
-  if (read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  while (read(descriptor_.get(), &info, sizeof info) == sizeof info) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool again = info.ssi_signo == SIGTERM && terminated_ && now - *terminated_ < kSameRequest;
+    if (again) continue;
+    if (info.ssi_signo == SIGTERM && !terminated_) terminated_ = now;
+    return static_cast<int>(info.ssi_signo);
+  }
+  return std::nullopt;
 }
 
 bool ends_a_process(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <initializer_list>
 #include <optional>
@@ -21,12 +22,14 @@ class SignalInbox {
 
   /// To poll for.
   int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next signal that has arrived, if any; does not wait.
+  /// The next signal that has arrived, if any; does not wait. SIGTERMs of one request (`kSameRequest`) are
+  /// one.
   std::optional<int> take();
 
  private:
   FileDescriptor descriptor_;
   sigset_t before_{};
+  std::optional<std::chrono::steady_clock::time_point> terminated_;  ///< when the first SIGTERM came
 };
 
 /// Whether the signal asks a process to end.

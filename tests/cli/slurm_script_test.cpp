@@ -54,9 +54,10 @@ TEST_CASE("a batch script asks Slurm for what was asked for") {
 
 TEST_CASE(
     "a batch script trains with the options of fit that stood on the command line, whatever is in them") {
+  const std::string name = GENERATE("--ckpt_path", "--resume_from_checkpoint");
   const std::string script =
       script_of({"--model.hidden", "7", "--max_epochs=3", "--data.path", "it's a; $(folder)", "--nodes", "2",
-                 "--optimizer.lr", "null", "--ckpt_path", "runs/a b", "--default_root_dir", "my runs"});
+                 "--optimizer.lr", "null", name.c_str(), "runs/a b", "--default_root_dir", "my runs"});
   CHECK_THAT(script, contains("options=(\n"
                               "  --model.hidden=7\n"
                               "  --max_epochs=3\n"

@@ -57,7 +57,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
         text.write("text", text_of_squares()) + " ";
   }
   const TempDir calm, dir;
-  const std::string options = strategy + "--max_epochs 100 --seed 3 ";
+  const std::string options = strategy + "--max_epochs 100 --seed 3 --resume_from_checkpoint auto ";
   REQUIRE(run_command(restarted(calm, ranks, options)).status == 0);
   RunningProgram program(restarted(dir, ranks, options + "--max_restarts 9"));
   std::mt19937 random(ranks);

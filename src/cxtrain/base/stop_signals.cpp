@@ -18,11 +18,6 @@ std::atomic<int> requeue_wanted{0}, requeue_noted{0};  ///< signals
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "written by a signal handler");
 
-/// For so long a SIGTERM that comes again is the same one. Slurm sends two within milliseconds at the end of
-/// a job's time (slurmd's rpc_timelimit and rpc_terminate_job), and so do launchers that signal a process and
-/// its group.
-constexpr std::int64_t kSame = 2'000'000'000;  // ns
-
 std::int64_t nanoseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -51,7 +46,9 @@ void note(int signal) {
     if (first_is_announced) announce(signal);
     return;
   }
-  if (signal == SIGTERM && first == SIGTERM && now - received_at < kSame) return;
+  if (signal == SIGTERM && first == SIGTERM &&
+      now - received_at < std::chrono::nanoseconds(kSameRequest).count())
+    return;
   _exit(128 + signal);
 }
 

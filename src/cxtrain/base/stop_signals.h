@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <string>
 
@@ -7,9 +8,14 @@
 
 namespace cxtrain {
 
+/// A SIGTERM that comes within this time of the first one is the same request. Slurm sends two within
+/// milliseconds at the end of a job's time (slurmd's rpc_timelimit and rpc_terminate_job), and so do programs
+/// that signal a process and its group (`timeout`).
+constexpr std::chrono::seconds kSameRequest{2};
+
 /// While one lives, SIGINT and SIGTERM do not end this process but are noted, for a loop that asks at a safe
-/// place; the second one ends it at once, with 128 + its number, other than a SIGTERM that comes within 2 s
-/// of the first. So is the signal by which a batch system says that time is nearly up (SIGUSR1), however
+/// place; the second one ends it at once, with 128 + its number, other than a SIGTERM of the same
+/// request. So is the signal by which a batch system says that time is nearly up (SIGUSR1), however
 /// often it comes. A signal that was ignored when the object was made stays ignored. One at a time in a
 /// process; made and destroyed by one thread.
 class StopSignals {

@@ -1,10 +1,12 @@
 #include "cxtrain/cli/restarting.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/signal_number.h"
 #include "cxtrain/report/run_files.h"
@@ -71,6 +73,26 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
   return list;
 }
 
+/// An option that sets the checkpoint to start from, under its older name. The program rejects it beside
+/// --ckpt_path.
+bool is_older_ckpt_path(const std::string& word) {
+  if (!word.starts_with("--")) return false;
+  const OptionEntry* entry = find_option(word.substr(2, word.find('=') - 2));
+  return entry != nullptr && entry->canonical == "ckpt_path";
+}
+
+std::vector<std::string> without_older_ckpt_path(std::vector<std::string> words) {
+  for (auto word = words.begin(); word != words.end();) {
+    if (!is_older_ckpt_path(*word)) {
+      ++word;
+      continue;
+    }
+    const bool value_follows = word->find('=') == std::string::npos && std::next(word) != words.end();
+    word = words.erase(word, word + (value_follows ? 2 : 1));
+  }
+  return words;
+}
+
 /// Whether the job is to be started again, and nobody does so yet.
 bool wants_restarter(const Options& options) {
   return options.max_restarts > 0 && read_launch_environment().restarter.empty();
@@ -129,7 +151,10 @@ RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Pr
                 const auto add = [&](const char* option, const std::string& value) {
                   job.arguments.insert(job.arguments.end(), {option, value});
                 };
-                if (!next.from.empty()) add("--ckpt_path", next.from);
+                if (!next.from.empty()) {
+                  job.arguments = without_older_ckpt_path(job.arguments);
+                  add("--ckpt_path", next.from);
+                }
                 if (next.without) {
                   left.erase(left.begin() + *next.without);
                   left.resize(static_cast<std::size_t>(next.ranks));

@@ -221,7 +221,7 @@ std::vector<std::string> options_of_fit(std::span<const char* const> args) {
   for (const Setting& setting : tokens.settings) {
     const OptionEntry* entry = find_option(setting.key);
     if (entry != nullptr && (entry->commands == kSlurmScript || entry->key == "ckpt_path" ||
-                             entry->key == "trainer.default_root_dir"))
+                             entry->canonical == "ckpt_path" || entry->key == "trainer.default_root_dir"))
       continue;
     options.push_back(shell_quoted(setting.written.substr(0, setting.written.find('=')) + "=" +
                                    setting.value.value_or("null")));
