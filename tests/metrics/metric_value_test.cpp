@@ -4,6 +4,11 @@
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 
 namespace cxtrain {
@@ -53,6 +58,26 @@ TEST_CASE("a metric of a device may be logged in inference mode and outside of i
   store.enter({&rule, 4});
   for (int i = 0; i < 4; ++i)
     CHECK_NOTHROW(log_one(store, inference_first == (i % 2 == 0), {.reduce_fx = fx}));
+}
+
+TEST_CASE("on another number of ranks rank 0 takes over what every rank has logged in an epoch") {
+  constexpr LogRule rule{"training_step", LogRule::Phase::training, LogRule::Allowed::both};
+  std::vector<StateDict> saved(2);
+  for (const bool second : {false, true}) {
+    MetricStore store;
+    store.enter({&rule, 1});
+    store.log("loss", second ? 3.0 : 1.0, {});
+    if (second) store.log("rare", 5.0, {});
+    store.save(saved[second ? 1 : 0]);
+  }
+  SoloWorld world;
+  MetricStore first, second;
+  first.load(MetricStore::for_other_ranks(saved, 0));
+  second.load(MetricStore::for_other_ranks(saved, 1));
+  const MetricStore::Values all = first.reduce_epoch(LogRule::Phase::training, world);
+  const std::map<std::string, double> values(all.begin(), all.end());
+  CHECK(values == std::map<std::string, double>{{"loss", 2}, {"rare", 5}});
+  CHECK(second.reduce_epoch(LogRule::Phase::training, world).empty());
 }
 
 }  // namespace

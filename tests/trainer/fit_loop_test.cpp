@@ -1,6 +1,7 @@
 #include <ATen/ops/equal.h>
 
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -266,6 +267,73 @@ TEST_CASE("early stopping ends the run when the metric no longer improves") {
   CHECK_THROWS_WITH(setting.fit(wrong, data), test::contains("val_los"));
 }
 
+/// Validates with one of these scores in each epoch.
+class Scored : public Regression {
+ public:
+  explicit Scored(std::vector<double> scores) : scores_(std::move(scores)) {}
+  void validation_step(const Batch&, std::int64_t) override {
+    log("score", scores_.at(static_cast<std::size_t>(current_epoch())));
+  }
+
+ private:
+  std::vector<double> scores_;
+};
+
+TEST_CASE("early stopping compares as it is told") {
+  const auto epochs = [](EarlyStopping::Args args, std::vector<double> scores) {
+    Setting setting;
+    setting.options.trainer.max_epochs = static_cast<std::int64_t>(scores.size());
+    ToyData data(16, 8, 8);
+    Scored model(std::move(scores));
+    std::vector<std::unique_ptr<Callback>> callbacks;
+    args.monitor = "score";
+    callbacks.push_back(std::make_unique<EarlyStopping>(args));
+    return setting.fit(model, data, std::move(callbacks)).epochs;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(epochs({.mode = MonitorMode::max, .patience = 2, .min_delta = 0.5}, {1, 2, 2.4, 2.3, 9}) == 4);
+  CHECK(epochs({.mode = MonitorMode::min, .patience = 2, .min_delta = 0.5}, {9, 8, 7.6, 7.7, 1}) == 4);
+  CHECK(epochs({.mode = MonitorMode::max, .patience = 2}, {1, 2, 2.4, 2.3, 9}) == 5);
+  CHECK(epochs({.patience = 9}, {1, nan, 0, 0, 0}) == 2);
+  CHECK(epochs({.patience = 9, .check_finite = false}, {1, nan, 0, 0, 0}) == 5);
+}
+
+TEST_CASE("early stopping at the ends of epochs may monitor a metric of training") {
+  Setting setting;
+  setting.options.trainer.max_epochs = 9;
+  setting.options.trainer.limit_val_batches = BatchLimit{std::int64_t{0}};
+  ToyData data(16, 8, 8);
+  Regression model({.optimizer = Sgd{.lr = 0}});
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::make_unique<EarlyStopping>(EarlyStopping::Args{
+      .monitor = "train_loss", .patience = 1, .min_delta = 1e-3, .check_on_train_epoch_end = true}));
+  CHECK(setting.fit(model, data, std::move(callbacks)).epochs == 2);
+}
+
+TEST_CASE("a model clips its gradients in its own way") {
+  struct Own : Regression {
+    using Regression::Regression;
+    void configure_gradient_clipping(OptimizerRef& optimizer, std::optional<double> limit,
+                                     GradientClipAlgorithm algorithm) override {
+      ++asked;
+      CHECK(limit == 0.5);
+      CHECK(algorithm == GradientClipAlgorithm::value);
+      optimizer.clip(1e-20, GradientClipAlgorithm::value);
+    }
+    int asked = 0;
+  };
+  Setting setting;
+  setting.options.trainer.max_epochs = 1;
+  setting.options.trainer.gradient_clip_val = 0.5;
+  setting.options.trainer.gradient_clip_algorithm = GradientClipAlgorithm::value;
+  Own model({.optimizer = Sgd{.lr = 1}});
+  const at::Tensor before = test::flat_parameters(model).clone();
+  ToyData data(16, 8, 8);
+  setting.fit(model, data);
+  CHECK(model.asked == 2);
+  CHECK(test::flat_parameters(model).equal(before));
+}
+
 TEST_CASE("another fit trains although the fit before was stopped") {
   Setting setting;
   setting.options.trainer.max_epochs = 100;
@@ -274,7 +342,7 @@ TEST_CASE("another fit trains although the fit before was stopped") {
   trainer.add_callback<EarlyStopping>({.monitor = "val_loss", .patience = 1});
   Regression flat({.optimizer = Sgd{.lr = 0}}), again({.optimizer = Sgd{.lr = 0}});
   CHECK(trainer.fit(flat, data).epochs == 2);
-  CHECK(trainer.fit(again, data).global_step > 0);
+  CHECK(trainer.fit(again, data).epochs == 2);
 
   Trainer timed(setting.world, setting.options);
   timed.add_callback<Timer>({.seconds = 0});
@@ -360,9 +428,10 @@ TEST_CASE("schedules move the learning rate by step and by epoch") {
     CHECK(setting.fit(model, data).metrics.at("lr-SGD") == Catch::Approx(0.4));  // the eighth of sixteen
   }
   SECTION("plateau") {
-    setting.options.optimizer = {"sgd", {{"lr", "0"}}};
-    setting.options.lr_scheduler = {"plateau", {{"patience", "0"}, {"factor", "0.1"}}};
-    setting.fit(model, data);
+    setting.options.optimizer = {"sgd", {{"lr", "1e-12"}}};  // nothing improves after the first epoch
+    setting.options.lr_scheduler = {"plateau", {{"patience", "0"}, {"factor", "0.1"}, {"threshold", "1"}}};
+    // Lowered after epochs 2 and 3, and logged before the end of an epoch.
+    CHECK(setting.fit(model, data).metrics.at("lr-SGD") == Catch::Approx(1e-14));
   }
 }
 

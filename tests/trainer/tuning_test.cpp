@@ -47,6 +47,8 @@ TEST_CASE("the suggestion is the rate at the steepest descent, ends and infinite
   CHECK(result.suggestion(10, 1) == 16.0);  // the cliff before 5 is skipped
   result.losses[29] = -1e9;
   CHECK(result.suggestion(10, 1) == 16.0);
+  result.losses[12] = std::numeric_limits<double>::infinity();
+  CHECK(result.suggestion(10, 1) == 16.0);
   CHECK_FALSE(result.suggestion(28, 1));
 }
 

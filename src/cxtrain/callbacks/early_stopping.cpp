@@ -13,8 +13,14 @@ namespace cxtrain {
 
 EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
   require_fields(args_);
+  begin();
+}
+
+void EarlyStopping::begin() {
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = args_.mode == MonitorMode::min ? infinity : -infinity;
+  wait_ = 0;
+  stopped_for_.clear();
 }
 
 bool EarlyStopping::at_epoch_end(const Run& run) const {
@@ -56,7 +62,7 @@ void EarlyStopping::stop(Run& run, std::string reason) {
 }
 
 void EarlyStopping::setup(Run&, Stage stage) {
-  if (stage == Stage::fit) stopped_for_.clear();
+  if (stage == Stage::fit) begin();
 }
 
 void EarlyStopping::on_train_start(Run& run) {

@@ -38,7 +38,7 @@ class EarlyStopping final : public Callback {
   explicit EarlyStopping(Args args);
 
   bool monitors() const override { return true; }
-  /// Another fit trains, although the fit before was stopped.
+  /// Another fit counts from its own first check, and trains although the fit before was stopped.
   void setup(Run& run, Stage stage) override;
   /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
   /// metrics.
@@ -52,12 +52,13 @@ class EarlyStopping final : public Callback {
   std::string state_key() const override;
 
  private:
+  void begin();
   bool at_epoch_end(const Run& run) const;
   void check(Run& run);
   void stop(Run& run, std::string reason);
 
   Args args_;
-  double best_;
+  double best_ = 0;
   std::int64_t wait_ = 0;
   std::string stopped_for_;  ///< reason of the requested stop; empty: none requested
 };

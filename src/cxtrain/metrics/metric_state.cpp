@@ -1,5 +1,8 @@
 #include "cxtrain/metrics/metric_store.h"
 
+#include <algorithm>
+#include <utility>
+
 /// What a metric store remembers, to the bit: values of an epoch that is under way go on as the sums that
 /// they are.
 namespace cxtrain {
@@ -81,9 +84,15 @@ StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int ran
     if (rank != 0) break;
     MetricStore other;
     other.load(of_rank);
-    for (Entry& entry : merged.entries_) {
-      for (const Entry& theirs : other.entries_) {
-        if (theirs.name == entry.name && theirs.hook == entry.hook) entry.epoch.merge(entry.fx, theirs.epoch);
+    for (Entry& theirs : other.entries_) {
+      const auto own = std::find_if(merged.entries_.begin(), merged.entries_.end(), [&](const Entry& each) {
+        return each.name == theirs.name && each.hook == theirs.hook;
+      });
+      if (own != merged.entries_.end()) {
+        own->epoch.merge(own->fx, theirs.epoch);
+      } else {
+        theirs.fresh = false;  // a value of another rank's step
+        merged.entries_.push_back(std::move(theirs));
       }
     }
   }

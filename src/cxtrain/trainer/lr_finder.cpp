@@ -98,9 +98,11 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, const Opti
 }
 
 std::optional<double> LrFinderResult::suggestion(std::size_t skip_begin, std::size_t skip_end) const {
-  std::vector<double> finite;
+  std::vector<double> finite, rates_of_finite;
   for (std::size_t i = skip_begin; i + skip_end < losses.size(); ++i) {
-    if (std::isfinite(losses[i])) finite.push_back(losses[i]);
+    if (!std::isfinite(losses[i])) continue;
+    finite.push_back(losses[i]);
+    rates_of_finite.push_back(rates[i]);
   }
   if (finite.size() < 2) return std::nullopt;
   // Differences as numpy.gradient takes them: central, one-sided at the ends.
@@ -112,7 +114,7 @@ std::optional<double> LrFinderResult::suggestion(std::size_t skip_begin, std::si
   for (std::size_t i = 1; i < finite.size(); ++i) {
     if (slope(i) < slope(steepest)) steepest = i;
   }
-  return rates[skip_begin + steepest];
+  return rates_of_finite[steepest];
 }
 
 std::string LrFinderResult::to_csv() const {
