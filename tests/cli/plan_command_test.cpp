@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -21,8 +22,8 @@ namespace {
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) {
-    char name[] = "/tmp/cxtrain_plan_XXXXXX";
-    const int descriptor = mkstemp(name);
+    std::string name = std::filesystem::temp_directory_path() / "cxtrain_plan_XXXXXX";
+    const int descriptor = mkstemp(name.data());
     REQUIRE(descriptor >= 0);
     close(descriptor);
     path_ = name;

@@ -69,6 +69,11 @@ TEST_CASE(
   CHECK_THAT(script, contains("-gt 0 ]; then from=auto; fi"));
 }
 
+TEST_CASE("a job without a limit of its time is one that sbatch takes") {
+  const std::string time = GENERATE("0", "UNLIMITED");
+  CHECK_THAT(script_of({"--time", time.c_str()}), contains("#SBATCH --time=" + time + "\n"));
+}
+
 TEST_CASE("each training of a job array has a folder of its own") {
   CHECK_THAT(script_of({"--array", "0-9%2"}),
              contains("folder=\"runs/${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"\n"));

@@ -120,6 +120,17 @@ TEST_CASE("thresholds are sharp") {
   }
 }
 
+TEST_CASE("an empty setting is none, and a container's interface is no link between nodes") {
+  CHECK(found_by("nccl.interface", "two_nodes", R"({"/ranks/*/environment/NCCL_SOCKET_IFNAME": ""})")
+            .severity == Severity::ok);
+  CHECK(found_by("mpi.interface", "ethernet", R"({"/ranks/*/environment/OMPI_MCA_btl_tcp_if_include": ""})")
+            .severity == Severity::ok);
+  CHECK(found_by("mpi.bandwidth", "ethernet",
+                 R"({"/nodes/*/interfaces/0/name": "veth1", "/nodes/*/interfaces/0/mbit_per_second": 10000,
+                     "/nodes/*/interfaces/1/mbit_per_second": 1000, "/job/reduce_seconds": 0.035})")
+            .severity == Severity::ok);
+}
+
 TEST_CASE("errors are told from warnings") {
   CHECK(found_by("host.clocks", "ethernet", R"({"/nodes/2/clock_offset": 60})").severity ==
         Severity::warning);

@@ -77,6 +77,10 @@ TEST_CASE("a metrics.csv that is too large to be read makes way for a new one", 
   }
   CHECK(slurp(table) == "epoch,loss,step\n0,2,2\n");
   CHECK(std::filesystem::file_size(table + ".large") > (std::uint64_t{1} << 30));
+  std::filesystem::resize_file(table, (std::uint64_t{1} << 30) + 2);
+  CsvLogger(files, dir.path()).log(3, 0, Row{{"loss", 3}});
+  CHECK(std::filesystem::file_size(table + ".large") == (std::uint64_t{1} << 30) + 1);
+  CHECK(std::filesystem::file_size(table + ".large.1") == (std::uint64_t{1} << 30) + 2);
 }
 
 TEST_CASE("metrics.csv stays a table whichever call fails, and goes on afterwards", "[loggers]") {

@@ -50,6 +50,19 @@ TEST_CASE("rows are read as the loggers wrote them, from either file") {
   }
 }
 
+TEST_CASE("a metric that a model calls epoch costs no row") {
+  FaultyFilesystem files;
+  files.make_directory("/run");
+  const std::vector<MetricLogger::Metric> row{{"train_loss", 0.5}, {"epoch", 3.0}};
+  JsonlLogger(files, "/run").log(9, 0, row);
+  const RowsOfFile found = rows_of(files);
+  CHECK(found.read.damaged == 0);
+  REQUIRE(found.rows.size() == 1);
+  CHECK(found.rows[0].step == 9);
+  REQUIRE(found.rows[0].metrics.size() == 1);
+  CHECK(found.rows[0].metrics[0].second == 0.5);
+}
+
 TEST_CASE("lines that are no rows are counted, and the last one may be cut short") {
   FaultyFilesystem files;
   files.make_directory("/run");

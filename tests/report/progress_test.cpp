@@ -83,8 +83,11 @@ TEST_CASE("rates count only what was done since the start", "[progress]") {
 TEST_CASE("numbers in a line are short", "[progress]") {
   CHECK(format_elapsed(59.6) == "01:00");
   CHECK(format_elapsed(3723) == "1:02:03");
-  CHECK(format_elapsed(1e300) == "99:59:59");
+  CHECK(format_elapsed(432000) == "120:00:00");
+  CHECK(format_elapsed(1e300) == "596523:14:07");
   CHECK(format_rate(0.123) == "0.12");
+  CHECK(format_rate(0.004) == "0.004");
+  CHECK(format_rate(0) == "0.00");
   CHECK(format_rate(99.96) == "100");
   CHECK(format_rate(999.6) == "1.00k");
   CHECK(format_rate(2.5e6) == "2.50M");

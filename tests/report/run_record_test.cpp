@@ -116,6 +116,21 @@ TEST_CASE("a record has a run's metrics, its events and its place") {
   CHECK(count_in(page, "<svg class=\"chart\"") == 3);  // loss, learning rate, its finder
 }
 
+TEST_CASE("a page of several runs has the marks of all of them") {
+  FaultyFilesystem files;
+  RecordedRun first(files), second(files);
+  std::vector<RunRecord> records;
+  for (RecordedRun* const run : {&first, &second}) {
+    run->write_rows(50);
+    run->write("events.jsonl", R"({"time":1000,"event":"resumed","rank":0,"step":)" +
+                                   std::string(run == &first ? "40" : "10") + R"(,"text":"resumed here"})" +
+                                   "\n");
+    records.push_back(run->record());
+  }
+  const std::string page = report_page(records, kReportTime);
+  CHECK(count_in(page, "class=\"restart\"") > count_in(first.page(), "class=\"restart\""));
+}
+
 TEST_CASE("a record of an empty or damaged folder says what is missing") {
   FaultyFilesystem files;
   RecordedRun run(files);

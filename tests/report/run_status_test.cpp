@@ -87,6 +87,7 @@ TEST_CASE("a run that has ended says how, and one that could not that it died") 
                                    "\n");
   const RunStatus died = run.status();
   CHECK(died.state == State::died);
+  CHECK(to_text(died).find(" left") == std::string::npos);
   REQUIRE(died.errors.size() == 2);
   CHECK_THAT(died.errors[0], contains("rank 1 error: the first"));
   CHECK_THAT(died.straggler, contains("rank 3 on n2"));
@@ -101,6 +102,28 @@ TEST_CASE("a run that has ended says how, and one that could not that it died") 
   run.end("done", 0);
   CHECK_THAT(to_text(run.status()), contains("done with status 0: to its end"));
   CHECK(to_text(run.status()).find("error: the last") == std::string::npos);
+}
+
+TEST_CASE("the error of any rank is shown, and nothing that a link leads to") {
+  Folder run;
+  run.write("events_rank_100.jsonl", R"({"time":3000,"event":"error","rank":100,"text":"far away"})"
+                                     "\n");
+  run.write("events_rank_x.jsonl", "");
+  run.write("end", R"({"status":"done"})");
+  run.files.link("end", "/runs/cxtrain_logs/version_0/run.json");
+  const RunStatus status = run.status();
+  REQUIRE(status.errors.size() == 1);
+  CHECK_THAT(status.errors[0], contains("rank 100 error: far away"));
+  CHECK(status.end.empty());
+}
+
+TEST_CASE("a run that is resumed in its folder starts, whatever it last reported") {
+  Folder run;
+  run.report(7200);
+  const auto lock = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0);
+  REQUIRE(lock);
+  remove_end_of_run(run.files, "/runs/cxtrain_logs/version_0");
+  CHECK(run.status().state == State::starting);
 }
 
 TEST_CASE("a run that was ended from outside is told by its checkpoint, and older progress as older") {
@@ -149,6 +172,9 @@ TEST_CASE("a run is found by its folder and by those above it, the newest first"
   CHECK(find_run(files, "/runs") == "/runs/cxtrain_logs/version_1");
   CHECK(find_run(files, "/runs/cxtrain_logs") == "/runs/cxtrain_logs/version_1");
   CHECK(find_run(files, "/runs/cxtrain_logs/version_0") == "/runs/cxtrain_logs/version_0");
+  CHECK(find_run(files, "/runs/cxtrain_logs/") == "/runs/cxtrain_logs/version_1");
+  write_atomically(files, "/runs/config.yaml", "");  // the user's own
+  CHECK(find_run(files, "/runs") == "/runs/cxtrain_logs/version_1");
 }
 
 TEST_CASE("files of a run that are damaged are as if they were not there") {

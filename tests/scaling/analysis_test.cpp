@@ -125,6 +125,29 @@ std::string causes_in(const StudyResult& result) {
   });
 }
 
+TEST_CASE("a rank that is the slowest by chance counts as the other ranks do", "[scaling]") {
+  std::vector<Measurement> points;
+  for (int round = 1; round <= 3; ++round) {
+    for (const int ranks : {1, 2}) {
+      Measurement each{.size = {ranks, 1}, .round = round, .steps = 200};
+      each.samples_per_step = 32 * ranks;
+      each.usual_work = each.slowest_work = each.longest_work = 0.1;
+      if (ranks == 2) {
+        each.usual_work = 0.08;
+        each.slowest_work = 0.1;
+        each.longest_work = 0.12;
+        each.slowest_rank = round % 2;
+      }
+      each.step = each.longest_work;
+      points.push_back(each);
+    }
+  }
+  StudyResult result;
+  result.cores = 1024;
+  result.study.sizes = {{1, 1}, {2, 1}};
+  CHECK(causes_in(analyse(result, points)) == "noise 30");
+}
+
 TEST_CASE("a study names what makes a step longer, and by how much", "[scaling]") {
   CHECK(causes_in(study_with({})).empty());
   CHECK(causes_in(study_with({.communication = 0.2})).empty());  // of no consequence

@@ -43,8 +43,8 @@ void print_node(const Hardware& hardware, std::ostream& out) {
         << " mode, " << gpu.uuid << '\n';
   }
   if (const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES"); variable != hardware.env.end()) {
-    out << "CUDA_VISIBLE_DEVICES=" << variable->second << " shows "
-        << visible_gpus(node.gpus, variable->second).gpus.size() << '\n';
+    out << "CUDA_VISIBLE_DEVICES=" << variable->second << " shows " << visible_gpus(hardware, 0).gpus.size()
+        << '\n';
   }
 }
 

@@ -497,7 +497,11 @@ int run_program(int argc, char** argv, const ProgramParts& program) {
     }
     if (const FileCommand* command = find_file_command(args.empty() ? "" : args.front())) {
       if (read_launch_environment().rank != 0) return 0;
-      if (command->prints_as_it_works) return command->run(args.subspan(1), std::cout);
+      if (command->prints_as_it_works) {
+        const int status = command->run(args.subspan(1), std::cout);
+        if (std::cout.flush() || status != 0) return status;
+        throw Error(ExitCode::failure, MessageCode::file_failed, "cannot write to the standard output");
+      }
       return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }
     Request request{program, read_command_line(args, read_text_file, program.defaults), {}, {}};

@@ -77,7 +77,9 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
 /// --ckpt_path.
 bool is_older_ckpt_path(const std::string& word) {
   if (!word.starts_with("--")) return false;
-  const OptionEntry* entry = find_option(word.substr(2, word.find('=') - 2));
+  std::string key = word.substr(2, word.find('=') - 2);
+  std::replace(key.begin(), key.end(), '-', '_');
+  const OptionEntry* entry = find_option(key);
   return entry != nullptr && entry->canonical == "ckpt_path";
 }
 

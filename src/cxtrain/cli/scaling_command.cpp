@@ -148,7 +148,8 @@ BatchJobs read_fit_options(Study& study, ScalingRequest& request) {
 /// The threads of each rank that the environment asks for.
 std::optional<int> threads_asked_for() {
   const char* const given = std::getenv("OMP_NUM_THREADS");
-  const std::optional<std::int64_t> number = given == nullptr ? std::nullopt : number_of_digits(given);
+  const std::string_view text = given == nullptr ? "" : given;  // "4,2": of nested regions, too
+  const std::optional<std::int64_t> number = number_of_digits(text.substr(0, text.find(',')));
   if (!number || *number < 1 || *number > kMaxOfNode) return std::nullopt;
   return static_cast<int>(*number);
 }
@@ -308,7 +309,7 @@ void print_result(const StudyResult& result, const ScalingRequest& request, std:
 /// Trainings that the study has not started itself: takes the measurements of those that have ended.
 void adopt_runs(const Study& study, const std::string& folder, Filesystem& files) {
   for (const StudyPoint& point : schedule_of(study)) {
-    if (read_point(files, folder, point)) continue;
+    if (const auto before = read_point(files, folder, point); before && !before->failed()) continue;
     if (const auto measured = measure_run(files, folder, point); measured && !measured->failed())
       write_point(files, folder, *measured);
   }

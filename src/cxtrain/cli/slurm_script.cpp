@@ -59,7 +59,9 @@ void check_signal(const Options& options, std::vector<Problem>& problems) {
                         "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120",
                         MessageCode::conflicting_options});
   }
-  const std::optional<std::int64_t> time = seconds_of_time(options.batch_job.time);
+  const std::string& written = options.batch_job.time;
+  const std::optional<std::int64_t> time = seconds_of_time(written);
+  if (written == "UNLIMITED" || written == "INFINITE" || time == 0) return;  // no limit, as sbatch takes them
   if (!time) {
     problems.push_back(
         {"time", "'" + shortened(options.batch_job.time, 40) + "' is not a time in the format of sbatch",
@@ -146,8 +148,12 @@ void write_end(const std::string& id, ScriptWriter& script) {
               id + "; fi ;;");
   script.line("  0 | 2 | 93 | 126 | 127 | 130) ;;");
   script.line("  *)");
-  script.line("    mkdir -p \"$folder\" && echo \"$status\" >> \"$folder/failures\"");
-  script.line("    if [ \"$(wc -l < \"$folder/failures\")\" -le 5 ]; then scontrol requeue " + id + "; fi");
+  script.line("    # A status that cannot be counted, as on a full disk, is not followed by another start.");
+  script.line(
+      "    if mkdir -p \"$folder\" && echo \"$status\" >> \"$folder/failures\" && "
+      "[ \"$(wc -l < \"$folder/failures\")\" -le 5 ]; then");
+  script.line("      scontrol requeue " + id);
+  script.line("    fi");
   script.line("    ;;");
   script.line("esac");
   script.line("exit $status");

@@ -98,13 +98,21 @@ bool goes_on(const std::string& job) {
 int follow_job(const std::string& job, const std::string& output, std::ostream& out) {
   Tail tail(output, out);
   std::string last;
+  constexpr int kMaxFailures = 300;
+  int failures = 0;  // in a row
   for (;;) {
     tail.print();
     const CommandEnd shown = show_job(job);
     const std::string state = field_of(shown.output, "JobState");
+    const bool forgotten = shown.output.find("Invalid job id") != std::string::npos;
+    if ((shown.status != 0 || state.empty()) && !forgotten && ++failures <= kMaxFailures) {
+      std::this_thread::sleep_for(kLookAgain);  // the controller may be starting again
+      continue;
+    }
     if (shown.status != 0 || state.empty())
       throw Error(ExitCode::failure, MessageCode::launch_failed,
                   "Slurm no longer lists job " + job + ": " + shortened(shown.output, 300));
+    failures = 0;
     if (state != last) {
       const std::string reason = field_of(shown.output, "Reason");
       out << "-- job " << job << ": " << state

@@ -107,6 +107,11 @@ std::optional<std::string> variable(const RankFacts& rank, const std::string& na
   return found == rank.environment->end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::string> filled_variable(const RankFacts& rank, const std::string& name) {
+  const std::optional<std::string> value = variable(rank, name);
+  return value && !value->empty() ? value : std::nullopt;
+}
+
 bool is_on(const std::optional<std::string>& value) {
   constexpr std::array kNos{"", "0", "n", "no", "false", "off"};
   return value &&
@@ -124,6 +129,13 @@ std::map<std::string, std::vector<int>> ranks_by_variable(const Recording& world
     if (const auto value = variable(rank, name)) ranks[*value].push_back(rank.rank);
   }
   return ranks;
+}
+
+bool is_virtual(const std::string& name) {
+  constexpr const char* kNames[] = {"docker",  "virbr", "veth",   "br-", "cni",
+                                    "flannel", "cali",  "podman", "lxc"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
 bool has_several_nodes(const Recording& world) {

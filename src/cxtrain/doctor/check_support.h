@@ -42,6 +42,8 @@ std::string machine_of(const Recording& world, int node);
 
 /// The value of a variable; absent where it is not set or not known.
 std::optional<std::string> variable(const RankFacts& rank, const std::string& name);
+/// The same, and absent where it is empty: NCCL and Open MPI ignore an empty value.
+std::optional<std::string> filled_variable(const RankFacts& rank, const std::string& name);
 /// Whether a variable of NCCL's or Open MPI's switches something on: set, and neither 0 nor a no.
 bool is_on(const std::optional<std::string>& value);
 /// Whether any rank's environment is known.
@@ -49,6 +51,8 @@ bool knows_environment(const Recording& world);
 /// The ranks by the value that a variable has, those that have none left out.
 std::map<std::string, std::vector<int>> ranks_by_variable(const Recording& world, const std::string& name);
 
+/// Whether a network interface belongs to containers or virtual machines, by its name.
+bool is_virtual(const std::string& name);
 bool has_several_nodes(const Recording& world);
 bool uses_gpus(const Recording& world);
 /// How many processes the world has, also where the recording lacks their facts.

@@ -46,7 +46,7 @@ Findings find_restricted_transports(const Recording& world) {
   if (!knows_environment(world)) return not_known("Open MPI's settings");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
-    const auto list = variable(rank, "OMPI_MCA_btl"), pml = variable(rank, "OMPI_MCA_pml");
+    const auto list = filled_variable(rank, "OMPI_MCA_btl"), pml = variable(rank, "OMPI_MCA_pml");
     const bool unused = pml && (*pml == "ucx" || *pml == "cm");
     const std::string wrong = list && !unused ? wrong_transports(*list, ranks_of(world, rank.node).size() > 1,
                                                                  has_several_nodes(world))
@@ -116,7 +116,7 @@ Findings find_wrong_mpi_interface(const Recording& world) {
     const NodeFacts* node = node_of(world, rank.node);
     for (const char* name :
          {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include"}) {
-      const auto setting = variable(rank, name);
+      const auto setting = filled_variable(rank, name);
       if (!setting || setting->find('/') != std::string::npos) {  // a network's address
         collector.fine();
         continue;
@@ -185,7 +185,7 @@ double slowest_link(const Recording& world) {
   for (const NodeFacts& node : world.nodes) {
     double fastest = 0;
     for (const InterfaceFacts& interface : node.interfaces.value_or(std::vector<InterfaceFacts>())) {
-      if (interface.name != "lo" && interface.up.value_or(true))
+      if (interface.name != "lo" && !is_virtual(interface.name) && interface.up.value_or(true))
         fastest = std::max(fastest, static_cast<double>(interface.mbit_per_second.value_or(0)) * 1e6 / 8);
     }
     if (fastest > 0 && (slowest == 0 || fastest < slowest)) slowest = fastest;

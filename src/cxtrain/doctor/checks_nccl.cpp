@@ -42,13 +42,6 @@ Findings find_nccl_copies(const Recording& world) {
                           "which copies of NCCL the ranks find");
 }
 
-bool is_virtual(const std::string& name) {
-  constexpr const char* kNames[] = {"docker",  "virbr", "veth",   "br-", "cni",
-                                    "flannel", "cali",  "podman", "lxc"};
-  return std::any_of(std::begin(kNames), std::end(kNames),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
-}
-
 /// The interfaces that $NCCL_SOCKET_IFNAME leaves: prefixes, exact names after '=', others after '^'.
 std::vector<std::string> chosen_interfaces(std::string_view setting,
                                            const std::vector<InterfaceFacts>& interfaces) {
@@ -86,7 +79,7 @@ Findings find_wrong_interfaces(const Recording& world) {
   if (!knows_environment(world)) return not_known("NCCL_SOCKET_IFNAME");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
-    const auto setting = variable(rank, "NCCL_SOCKET_IFNAME");
+    const auto setting = filled_variable(rank, "NCCL_SOCKET_IFNAME");
     const NodeFacts* node = node_of(world, rank.node);
     if (setting && (node == nullptr || !node->interfaces)) continue;
     const std::string wrong = setting ? wrong_interface(*setting, *node) : "";

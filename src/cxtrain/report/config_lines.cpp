@@ -13,7 +13,7 @@ struct ConfigLevel {
 }  // namespace
 
 std::vector<ConfigLine> config_lines(std::string_view yaml) {
-  constexpr std::size_t kMaxLines = 10'000, kMaxLevels = 20;
+  constexpr std::size_t kMaxLines = 10'000, kMaxLevels = 20, kMaxKey = 1000;
   std::vector<ConfigLine> lines;
   std::vector<ConfigLevel> above;
   while (!yaml.empty() && lines.size() < kMaxLines) {
@@ -26,6 +26,7 @@ std::vector<ConfigLine> config_lines(std::string_view yaml) {
     if (colon != std::string::npos && line.text[indent] != '-' && above.size() < kMaxLevels) {
       std::string key =
           (above.empty() ? "" : above.back().key + ".") + line.text.substr(indent, colon - indent);
+      if (key.size() > kMaxKey) key.resize(kMaxKey);
       const std::size_t value = line.text.find_first_not_of(' ', colon + 1);
       if (value != std::string::npos) {
         line.key = key;
@@ -33,7 +34,7 @@ std::vector<ConfigLine> config_lines(std::string_view yaml) {
       }
       above.push_back({indent, std::move(key)});
     } else if (indent < line.text.size() && !above.empty()) {
-      line.key = above.back().key + "[" + line.text.substr(indent) + "]";
+      line.key = above.back().key + "[" + line.text.substr(indent, kMaxKey) + "]";
       line.value = line.text.substr(indent);
     }
     lines.push_back(std::move(line));

@@ -74,9 +74,10 @@ CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
 /// A run of months may have a table that cannot be read again: the table stays beside a new one.
 void CsvLogger::make_way() {
   if (!is_too_large(files_, path_)) return;
-  const std::string other = path_ + ".large";
+  std::string other = path_ + ".large";
+  for (int i = 1; files_.own_status(other); ++i) other = path_ + ".large." + std::to_string(i);
   log_warning("'" + path_ + "' has more than 1 GiB: its rows stay in '" + other +
-              "', and a new table begins (metrics.jsonl has all rows)");
+              "', and a new table begins");
   files_.rename(path_, other);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,13 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return value <= static_cast<number_unsigned_t>(kLastStep) ? integer(static_cast<std::int64_t>(value))
                                                               : number(static_cast<double>(value));
   }
-  bool number_float(number_float_t value, const string_t&) override { return number(value); }
+  /// A metric that a model calls "step" or "epoch" stands in place of the logger's.
+  bool number_float(number_float_t value, const string_t&) override {
+    const bool is_place = name_ == "step" || name_ == "epoch";
+    if (is_place && std::trunc(value) == value && std::abs(value) <= static_cast<double>(kLastStep))
+      return integer(static_cast<std::int64_t>(value));
+    return name_ == "epoch" || number(value);
+  }
   bool string(string_t&) override { return false; }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return !std::exchange(inside_, true); }

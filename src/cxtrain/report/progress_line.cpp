@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace cxtrain {
 namespace {
@@ -77,7 +78,7 @@ std::string progress_line(const ProgressLine& progress,
 }
 
 std::string format_elapsed(double seconds) {
-  constexpr double kLongest = 359999;  // 99:59:59
+  constexpr double kLongest = std::numeric_limits<int>::max();
   const int total =
       std::isfinite(seconds) ? static_cast<int>(std::lround(std::clamp(seconds, 0.0, kLongest))) : 0;
   const int hours = total / 3600, minutes = total / 60 % 60;
@@ -92,6 +93,8 @@ std::string format_rate(double per_second) {
     per_second /= 1000;
     suffix = next;
   }
+  constexpr double kLeastOfTwoDecimals = 0.0995;
+  if (per_second > 0 && per_second < kLeastOfTwoDecimals) return print("%.2g", per_second);
   const int decimals = per_second < 9.995 ? 2 : per_second < 99.95 ? 1 : 0;
   return print("%.*f", decimals, per_second) + suffix;
 }

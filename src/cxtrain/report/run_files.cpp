@@ -98,8 +98,9 @@ std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& p
 }
 
 void remove_end_of_run(Filesystem& files, const std::string& path) {
-  const std::string end = path + "/run.json";
-  if (files.status(end)) files.remove(end);
+  for (const char* name : {"/run.json", "/progress.json"}) {
+    if (files.status(path + name)) files.remove(path + name);
+  }
 }
 
 }  // namespace cxtrain

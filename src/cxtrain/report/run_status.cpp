@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <sstream>
 #include <string_view>
 
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
+#include "cxtrain/report/saved_rows.h"
 
 namespace cxtrain {
 namespace {
@@ -23,18 +27,21 @@ constexpr double kSilence = 120;  // s
 
 /// How much of the ends of events files is read, and of how many ranks: they may be many and long.
 constexpr std::uint64_t kEndOfEvents = std::uint64_t{64} << 10;
-constexpr int kMaxRanksRead = 64;
+constexpr std::size_t kMaxRanksRead = 1024;
 constexpr std::size_t kMaxErrors = 5;
 
+/// A user's own config.yaml may lie beside the folder of the runs.
 bool is_run(Filesystem& files, const std::string& path) {
-  return files.status(path + "/" + std::string(kRunLockFile)) || files.status(path + "/config.yaml") ||
-         files.status(path + "/run.json");
+  const auto has = [&](std::string_view name) {
+    return files.status(path + "/" + std::string(name)).has_value();
+  };
+  return has(kRunLockFile) || has("run.json") || (has("config.yaml") && !has("cxtrain_logs"));
 }
 
 /// Nothing where it cannot be read: what is there says enough.
 std::string text_of_file(Filesystem& files, const std::string& path, std::uint64_t most = 1 << 20) {
   try {
-    if (!files.status(path)) return {};
+    if (!is_file_of_run(files, path)) return {};
     const auto file = files.open(path);
     const std::uint64_t size = file->size(), begin = size > most ? size - most : 0;
     std::string text(static_cast<std::size_t>(size - begin), '\0');
@@ -52,13 +59,35 @@ void read_end(Filesystem& files, RunStatus& status) {
   status.exit_code = summary->exit_code;
 }
 
+/// Rank 0, and the ranks that have a file of events, as far as they are read.
+std::vector<int> ranks_with_events(Filesystem& files, const std::string& run) {
+  constexpr std::string_view kBegin = "events_rank_", kEnd = ".jsonl";
+  std::vector<int> ranks{0};
+  std::vector<std::string> names;
+  try {
+    names = files.list(run);
+  } catch (const FileError&) {
+    // Rank 0's may be read all the same.
+  }
+  for (const std::string& name : names) {
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() <= kBegin.size() + kEnd.size())
+      continue;
+    const auto rank = number_of_digits(name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()));
+    if (rank && *rank > 0 && *rank <= std::numeric_limits<int>::max())
+      ranks.push_back(static_cast<int>(*rank));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  if (ranks.size() > kMaxRanksRead) ranks.resize(kMaxRanksRead);
+  return ranks;
+}
+
 void read_errors(Filesystem& files, RunStatus& status) {
   std::vector<RunEvent> errors;
   const auto take = [&](const RunEvent& event) {
     if (event.event == RunEvent::Kind::error) errors.push_back(event);
     if (event.event == RunEvent::Kind::straggler) status.straggler = shortened(line_of(event));
   };
-  for (int rank = 0; rank < kMaxRanksRead; ++rank) {
+  for (const int rank : ranks_with_events(files, status.run)) {
     try {
       read_run_events(files, status.run, rank, kEndOfEvents, take);
     } catch (const FileError&) {
@@ -119,7 +148,7 @@ std::string meaning_of(const RunStatus& status) {
   return "an error";
 }
 
-std::string describe(const ProgressReport& progress) {
+std::string describe(const ProgressReport& progress, bool goes_on) {
   // After the last epoch none is running.
   std::string text =
       progress.training ? "epoch " + std::to_string(progress.epoch + 1) : std::to_string(progress.epoch);
@@ -133,7 +162,7 @@ std::string describe(const ProgressReport& progress) {
     text += "; " + format_rate(progress.steps_per_second) + " steps/s, " +
             format_rate(progress.samples_per_second) + " samples/s";
   }
-  if (progress.training && progress.seconds_left)
+  if (goes_on && progress.training && progress.seconds_left)
     text += ", " + format_elapsed(*progress.seconds_left) + " left";
   return text;
 }
@@ -162,10 +191,14 @@ std::string state_text(const RunStatus& status) {
 
 std::string find_run(Filesystem& files, const std::string& path, const std::string& command) {
   if (is_run(files, path)) return path;
-  std::vector<std::string> runs = version_dirs(files, path);
-  const std::string logs = "/cxtrain_logs";
-  if (runs.empty() && path.ends_with(logs))
-    runs = version_dirs(files, path.substr(0, path.size() - logs.size()));
+  std::string folder = path;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  std::vector<std::string> runs = version_dirs(files, folder);
+  const std::filesystem::path logs = folder;
+  if (runs.empty() && logs.filename() == "cxtrain_logs") {
+    const std::string above = logs.parent_path().string();
+    runs = version_dirs(files, above.empty() ? "." : above);
+  }
   if (!runs.empty()) return runs.front();
   throw ConfigError("", command + ": there is no run in '" + path + "'",
                     "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it",
@@ -200,7 +233,9 @@ std::string to_text(const RunStatus& status) {
                       std::to_string(progress.nodes) + (progress.nodes == 1 ? " node" : " nodes") +
                       ", rank 0 on " + progress.host);
     const bool older = status.checkpoint && status.checkpoint->step > progress.step;
-    line("progress", describe(progress) + (older ? " (as of before the checkpoint)" : ""));
+    const bool goes_on =
+        status.state == RunStatus::State::running || status.state == RunStatus::State::silent;
+    line("progress", describe(progress, goes_on) + (older ? " (as of before the checkpoint)" : ""));
     const auto text_of = [](const auto& metric) { return metric.first + " " + format_metric(metric.second); };
     if (!progress.metrics.empty()) line("metrics", joined(progress.metrics, ", ", text_of));
   }

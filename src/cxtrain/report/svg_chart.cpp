@@ -20,11 +20,14 @@ constexpr double kWidth = 600, kHeight = 250;
 constexpr double kLeft = 52, kRight = 532, kTop = 12, kBottom = 212;
 constexpr int kMaxTicksX = 8, kMaxTicksY = 6;
 
-std::string decimal(double value) {
+std::string decimal(double value, int digits = 1) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", value);
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
 }
+
+/// Of a curve's points, from which the report's script computes the values under the mouse.
+std::string precise(double value) { return decimal(value, 3); }
 
 /// Where the values of a chart lie on the drawing.
 struct Place {
@@ -93,7 +96,7 @@ Line smoothed(std::span<const Curve::Place> line, const Axis& axis) {
 std::string path_of(std::span<const Curve::Place> line, const Place& place) {
   std::string path;
   for (const Curve::Place& point : line)
-    path += (path.empty() ? "M" : "L") + decimal(place.left(point.x)) + " " + decimal(place.top(point.y));
+    path += (path.empty() ? "M" : "L") + precise(place.left(point.x)) + " " + precise(place.top(point.y));
   return path;
 }
 
@@ -102,9 +105,9 @@ std::string band_of(const Curve& curve, const Place& place) {
   std::string path, back;
   for (const CurvePiece& piece : curve.pieces()) {
     if (piece.count == 0) continue;
-    const std::string x = decimal(place.left((piece.x + piece.last_x) / 2));
-    path += (path.empty() ? "M" : "L") + x + " " + decimal(place.top(piece.highest));
-    back.insert(0, "L" + x + " " + decimal(place.top(piece.lowest)));
+    const std::string x = precise(place.left((piece.x + piece.last_x) / 2));
+    path += (path.empty() ? "M" : "L") + x + " " + precise(place.top(piece.highest));
+    back.insert(0, "L" + x + " " + precise(place.top(piece.lowest)));
   }
   return path + back + "Z";
 }
@@ -131,8 +134,8 @@ class SeriesWriter {
     write_line(series, smooth ? smoothed(line, place_.y) : line, series.dashed ? "line dashed" : "line");
     if (line.size() <= kFewPoints) {
       for (const Curve::Place& point : line)
-        out_ << "<circle class=\"dot\" r=\"2.4\" cx=\"" << decimal(place_.left(point.x)) << "\" cy=\""
-             << decimal(place_.top(point.y)) << "\" " << style(series) << "/>";
+        out_ << "<circle class=\"dot\" r=\"2.4\" cx=\"" << precise(place_.left(point.x)) << "\" cy=\""
+             << precise(place_.top(point.y)) << "\" " << style(series) << "/>";
     }
   }
 
@@ -187,10 +190,13 @@ void write_grid(const Chart& chart, const Place& place, std::ostream& out) {
 /// Marks that would lie on one another are drawn once.
 void write_marks(const Chart& chart, const Place& place, std::ostream& out) {
   constexpr double kApart = 3;
+  std::vector<ChartMark> marks = chart.marks;  // of one run after the other
+  std::stable_sort(marks.begin(), marks.end(),
+                   [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
   for (const ChartMark::Kind kind :
        {ChartMark::Kind::checkpoint, ChartMark::Kind::straggler, ChartMark::Kind::restart}) {
     double last = -1;
-    for (const ChartMark& mark : chart.marks) {
+    for (const ChartMark& mark : marks) {
       if (mark.kind != kind || mark.x < place.x.lowest() || mark.x > place.x.highest()) continue;
       const double x = place.left(mark.x);
       if (last >= 0 && x < last + kApart) continue;
@@ -259,8 +265,9 @@ std::optional<Place> place_of(const Chart& chart) {
   // An axis of steps begins at 0 where that is near.
   constexpr double kNear = 0.1;
   if (!chart.log_x && x.lowest >= 0 && x.lowest < kNear * x.highest) x.lowest = 0;
-  constexpr double kWide = 30;
-  const bool log = chart.may_log && y.lowest > 0 && y.highest / y.lowest >= kWide;
+  constexpr double kWide = 30, kTooWide = 1e100;
+  const double ratio = y.lowest > 0 ? y.highest / y.lowest : 0;
+  const bool log = chart.may_log && ratio >= kWide && ratio < kTooWide;
   Place place{Axis(x.lowest, x.highest, false), Axis(y.lowest, y.highest, log)};
   place.y.widen_to_ticks(kMaxTicksY);
   return place;

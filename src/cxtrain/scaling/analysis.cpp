@@ -258,6 +258,10 @@ StudyResult analyse(StudyResult result, std::vector<Measurement> measurements) {
     if (!size.measured()) continue;
     const SizeResult& base = *measured.front();
     size.speedup = speedup_of(result.points, base.size, size.size);
+    if (size.speedup.value <= 0 && base.samples_per_second > 0) {  // no round has both sizes
+      const double ratio = size.samples_per_second / base.samples_per_second;
+      size.speedup = {ratio, ratio, ratio};
+    }
     const double growth = growth_of(base, size);
     size.efficiency = {size.speedup.value / growth, size.speedup.low / growth, size.speedup.high / growth};
     size.causes = causes_of(result, base, size);

@@ -158,6 +158,12 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
   return {};
 }
 
+/// Where no rank is slower throughout, one is by chance: it is one of the ranks whose mean counts.
+double work_without_noise(const SizeResult& size) {
+  if (size.slow_rank) return size.slowest_work;
+  return size.usual_work + (size.slowest_work - size.usual_work) / size.size.ranks;
+}
+
 }  // namespace
 
 double step_with(CauseKind kind, const SizeResult& size) {
@@ -184,7 +190,7 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
   } else {
     if (size.slow_rank) add(CauseKind::slow_rank, size.slowest_work - size.usual_work);
     if (size.size.ranks > 1 && size.longest_work > 0) {  // else a program before this one has measured
-      add(CauseKind::noise, size.longest_work - (size.slow_rank ? size.slowest_work : size.usual_work));
+      add(CauseKind::noise, size.longest_work - work_without_noise(size));
       for (const auto& [kind, seconds] : causes_of_exchanges(size)) add(kind, seconds);
     }
     const double optimizer = size.phase("optimizer");

@@ -19,6 +19,15 @@ bool is_other_training(const Plan& plan, const StudyResult& study) {
   return plan.precision != study.precision || (plan.world_size > 1 && plan.strategy != study.strategy);
 }
 
+/// Of a study that has measured something.
+StudySize largest_measured(const StudyResult& study) {
+  StudySize largest;
+  for (const SizeResult& size : study.sizes) {
+    if (size.measured()) largest = size.size;
+  }
+  return largest;
+}
+
 }  // namespace
 
 CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const StudyResult& study) {
@@ -29,6 +38,8 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
   if (is_other_training(plan, study))
     return refused("the study is of " + study.strategy + " with " + study.precision + ", and the plan of " +
                    plan.strategy + " with " + plan.precision);
+  if (plan.accelerator == "cpu" && study.study.threads < 1)
+    return refused("the study does not say how many cores a rank has; add \"threads\": N to its study.json");
   CostEstimate estimate;
   estimate.steps = max_steps;
   double start = 0;
@@ -46,6 +57,10 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
     if (one_node != (plan.num_nodes == 1))
       return refused(one_node ? "the study has measured one node only, and says nothing about a network"
                               : "the study is of several nodes, and the plan of one");
+    const StudySize largest = largest_measured(study);
+    if (!one_node &&
+        std::int64_t{plan.num_nodes} * largest.ranks != std::int64_t{plan.world_size} * largest.nodes)
+      return refused("the study has another number of ranks on a node than the plan");
     const SizeForecast forecast = predict(study, {plan.world_size}).sizes.front();
     if (!forecast.refusal.empty()) return refused(forecast.refusal);
     estimate.step = forecast.step;
@@ -56,7 +71,7 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
   constexpr double kHour = 3600;
   const double rank_hours = plan.world_size * estimate.seconds.value / kHour;
   if (plan.accelerator == "cpu") {
-    estimate.core_hours = rank_hours * std::max(1, study.study.threads);
+    estimate.core_hours = rank_hours * study.study.threads;
   } else {
     estimate.gpu_hours = rank_hours * std::max(plan.devices_per_rank, plan.replicas);
   }

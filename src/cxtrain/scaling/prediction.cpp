@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/exchange_model.h"
@@ -361,7 +362,8 @@ Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
           "on "
           "several nodes, with the strategy ddp";
     if (!forecast.refusal.empty()) continue;
-    const int nodes = std::max(1, static_cast<int>(std::int64_t{to} * largest.nodes / largest.ranks));
+    const auto nodes =
+        static_cast<int>(divide_up<std::int64_t>(std::int64_t{to} * largest.nodes, largest.ranks));
     forecast.step = step_of(mode, {to, nodes}, rounds, laws);
     const SizeTimes& base = sizes.front();
     const double growth = static_cast<double>(to) / base.size.ranks;

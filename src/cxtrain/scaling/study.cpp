@@ -59,7 +59,9 @@ std::vector<std::string> options_of_point(const Study& study, const StudySize& s
 }
 
 std::string fault_of(const Study& study) {
-  if (study.sizes.empty() || study.rounds > kMaxRounds) return "has no sizes, or too many rounds";
+  constexpr std::size_t kMaxSizes = 1000;
+  if (study.sizes.empty() || study.sizes.size() > kMaxSizes || study.rounds > kMaxRounds)
+    return "has no sizes, or too many sizes or rounds";
   for (std::size_t i = 0; i < study.sizes.size(); ++i) {
     const StudySize& size = study.sizes[i];
     if (size.ranks % size.nodes != 0 || (i > 0 && !(study.sizes[i - 1] < size)))

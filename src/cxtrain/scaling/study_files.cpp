@@ -38,10 +38,11 @@ bool is_measurement_of(const Measurement& measured, const StudyPoint& point) {
 }
 
 bool is_result(const StudyResult& result) {
-  return std::all_of(result.sizes.begin(), result.sizes.end(), [](const SizeResult& size) {
+  return std::all_of(result.sizes.begin(), result.sizes.end(), [&](const SizeResult& size) {
     return std::all_of(size.rounds.begin(), size.rounds.end(),
                        [](double step) { return std::isfinite(step) && step > 0; }) &&
-           (!size.measured() || size.step.value > 0);
+           (!size.measured() || size.step.value > 0) &&
+           good_rounds(result.points, size.size).size() == size.rounds.size();
   });
 }
 
