@@ -107,7 +107,7 @@ cp "$help"/help-*.txt "$bundle/openmpi/${help#"$prefix"/}/"
 
 # PMIx would load the machine's components, which may be of another release; env.sh names these instead.
 mkdir -p "$bundle/openmpi/lib/pmix"
-pmix=$(ldd "$components"/mca_pmix_*.so | awk '$1 ~ /^libpmix\.so/ { print $3; exit }')
+pmix=$(ldd "$components"/mca_pmix_*.so | awk '$1 ~ /^libpmix\.so/ && !found { found = 1; print $3 }')
 [[ -z $pmix ]] || find "$(dirname "$(readlink -f "$pmix")")" -path '*/pmix/pmix_mca_*.so' -exec cp -L -t "$bundle/openmpi/lib/pmix" {} +
 
 # Everything that these need, and what that needs; by name, so that nothing comes twice.
@@ -147,7 +147,7 @@ strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/{with_i
 
 mkdir -p "$output"
 archive=$output/$name.tar.gz
-tar -C "$stage" --owner=0 --group=0 --sort=name -cf - "$name" | gzip -9 >"$archive.partial"
+tar -C "$stage" --owner=0 --group=0 --mode='u+rwX,go+rX,go-w' --sort=name -cf - "$name" | gzip -9 >"$archive.partial"
 size_mib=$(($(stat -c %s "$archive.partial") / 1024 / 1024 + 1))
 ((size_mib <= limit_mib)) || die "the archive has $size_mib MiB, more than $limit_mib: look at lib/ in $archive.partial"
 mv "$archive.partial" "$archive"

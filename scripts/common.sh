@@ -11,6 +11,13 @@ say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 memory_jobs() {
   local available
   available=$(awk '/MemAvailable/ {print int($2 / 1500000)}' /proc/meminfo)
+  local group limit  # of a Slurm job, a container or a slice of a login node
+  group=$(sed -n 's/^0:://p' /proc/self/cgroup 2> /dev/null || true)
+  while [ -n "$group" ] && [ "$group" != / ]; do
+    limit=$(cat "/sys/fs/cgroup$group/memory.max" 2> /dev/null || echo max)
+    if [ "$limit" != max ] && [ $((limit / 1536000000)) -lt "$available" ]; then available=$((limit / 1536000000)); fi
+    group=${group%/*}
+  done
   if [ "$available" -lt 1 ]; then available=1; fi
   if [ "$jobs" -lt "$available" ]; then echo "$jobs"; else echo "$available"; fi
 }
@@ -19,7 +26,7 @@ memory_jobs() {
 # shellcheck disable=SC2120
 configure() {
   local arguments=()
-  if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then arguments+=("-DCXTRAIN_LIBTORCH=$CXTRAIN_LIBTORCH"); fi
+  if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then arguments+=("-DCXTRAIN_LIBTORCH=$(realpath "$CXTRAIN_LIBTORCH")"); fi
   if [ -n "${CXTRAIN_WARNINGS_ARE_ERRORS:-}" ]; then arguments+=("-DCXTRAIN_WARNINGS_ARE_ERRORS=$CXTRAIN_WARNINGS_ARE_ERRORS"); fi
   say "configuring build/$preset"
   (cd "$root" && cmake --preset "$preset" ${arguments[@]+"${arguments[@]}"} "$@" > "$root/build/configure.log" 2>&1) || {
@@ -34,7 +41,7 @@ configure() {
 
 build_targets() {
   say "building: $*"
-  cmake --build "$build" -j "$(memory_jobs)" --target "$@"
+  flock "$build.lock" cmake --build "$build" -j "$(memory_jobs)" --target "$@"
 }
 
 # Ranks on one machine, also as root and with more ranks than cores: Open MPI 4 reads the names that begin with OMPI_MCA,

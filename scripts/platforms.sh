@@ -70,7 +70,7 @@ inside() {
 make_system() {
   local system=$folder/$1
   if [[ ! -e $system/made ]]; then
-    debootstrap --variant=minbase --include=ca-certificates,git "${1%-cuda}" "$system"
+    debootstrap --variant=minbase --include=ca-certificates,git "${1%-cuda}" "$system" || return
     if [[ $1 == *-cuda ]]; then
       [[ -d /usr/local/cuda ]] || die "$1: there is no /usr/local/cuda here"
       mkdir -p "$system/usr/local/cuda"

@@ -28,12 +28,12 @@ install_packages() {
   local kept=() tool
   for package in ${missing[@]+"${missing[@]}"}; do
     case $package in
-      python3-pip) tool=pip3 ;;
+      python3-pip) python3 -m pip --version > /dev/null 2>&1 && continue ;;
       ninja-build) tool=ninja ;;
       *) tool=$package ;;
     esac
     case $package in
-      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf|clang|clang-format|clang-tidy|doxygen|shellcheck)
+      g++|cmake|ninja-build|ccache|mold|git|python3|unzip|gzip|patchelf|clang|clang-format|clang-tidy|doxygen|shellcheck)
         command -v "$tool" >/dev/null && continue ;;
     esac
     kept+=("$package")
@@ -85,7 +85,9 @@ apt_get() {
 fetch_wheel() {
   local platforms=(--platform manylinux1_x86_64 --platform manylinux2014_x86_64) minor
   for minor in $(seq 5 28); do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
+  local python=python3  # of an environment that may have no pip
+  "$python" -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
     --implementation cp --abi cp311 --abi none "${platforms[@]}" -d "$1" "$2"
 }
 
@@ -93,15 +95,29 @@ install_libtorch() {
   [ "$(cat "$deps/libtorch/.version" 2>/dev/null)" = "$torch_version" ] && return
   say "downloading LibTorch $torch_version (530 MB)"
   local work="$deps/.libtorch-new"
-  rm -rf "$work" "$deps/libtorch"
+  rm -rf "$work"
   mkdir -p "$work"
   fetch_wheel "$work" "torch==$torch_version"
   say "unpacking LibTorch"
-  unzip -q "$work"/torch-*.whl 'torch/lib/*' 'torch/include/*' 'torch/share/*' -d "$work"
+  # With the times of now: builds notice the new headers.
+  unzip -DD -q "$work"/torch-*.whl 'torch/lib/*' 'torch/include/*' 'torch/share/*' -d "$work"
   rm -rf "$work"/torch/lib/libtorch_python.so "$work"/torch/lib/libshm*
   echo "$torch_version" > "$work/torch/.version"
+  rm -rf "$deps/libtorch" "$deps/cuda"  # CUDA's libraries are those of one LibTorch
   mv "$work/torch" "$deps/libtorch"
   rm -rf "$work"
+}
+
+# A user's PATH on Debian has no /sbin.
+ldconfig() { PATH=$PATH:/usr/sbin:/sbin command ldconfig "$@"; }
+
+# fits <file>: whether the library is there, and of the generation that this LibTorch was built with. CUDA 12 has several names of CUDA 13.
+fits() {
+  [ -e "$1" ] || return 1
+  case ${1##*/} in
+    libnccl.so.*) nm -D --defined-only "$1" | grep -w ncclDevCommCreate > /dev/null ;;  # since NCCL 2.28
+    libcu* | libnv*) [ -e "${1%/*}/libcudart.so.13" ] ;;
+  esac
 }
 
 # Whether the loader or the CUDA toolkit has this library.
@@ -109,8 +125,8 @@ have_library() {
   [ -e "$deps/cuda/lib/$1" ] && return 0
   local path
   path=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name && !found { found = 1; print $NF }')
-  [ -n "$path" ] && [ -e "$path" ] && return 0  # the loader's cache may be older than the machine
-  [ -e "/usr/local/cuda/lib64/$1" ] || [ -e "${CUDA_HOME:-/nonexistent}/lib64/$1" ]
+  fits "$path" && return 0  # the loader's cache may be older than the machine
+  fits "/usr/local/cuda/lib64/$1" || fits "${CUDA_HOME:-/nonexistent}/lib64/$1"
 }
 
 # have_header <name>: whether the CUDA toolkit, the system or an earlier run of this script has it.
@@ -125,7 +141,7 @@ have_header() {
 # A toolkit, a driver or its device: this machine, or those that the build is for, train on GPUs.
 wants_cuda() {
   [ -e /usr/local/cuda/include/cuda_runtime_api.h ] || [ -e "${CUDA_HOME:-/nonexistent}/include/cuda_runtime_api.h" ] ||
-    [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
+    [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1' > /dev/null
 }
 
 # fetch_cuda <requirement>: a wheel's libraries and headers.
@@ -156,17 +172,24 @@ wheel_of() {
     libnvshmem_host.so.*) echo nvidia-nvshmem-cu13==3.4.5 ;;
     libnccl.so.*) echo nvidia-nccl-cu13==2.28.9 ;;
     libcudnn.so.*) echo nvidia-cudnn-cu13==9.19.0.56 ;;
+    libcusolver.so.*) echo nvidia-cusolver==12.0.4.66 ;;
+    libnvJitLink.so.*) echo nvidia-nvjitlink==13.0.88 ;;
+    libnvrtc.so.*) echo nvidia-cuda-nvrtc==13.0.88 ;;
     *) return 1 ;;
   esac
 }
 
-# For GPUs everything that libtorch_cuda.so needs and the headers of CUDA's run time and NCCL, else only what
+# For GPUs everything that LibTorch's CUDA half needs and the headers of CUDA's run time and NCCL, else only what
 # libtorch_cpu.so needs.
 install_cuda() {
-  local objects=("$deps/libtorch/lib/libtorch_cpu.so")
-  if wants_cuda; then objects+=("$deps/libtorch/lib/libtorch_cuda.so" "$deps/libtorch/lib/libtorch_nvshmem.so"); fi
+  local objects=("$deps/libtorch/lib/libtorch_cpu.so") further=()
+  if wants_cuda; then
+    objects+=("$deps"/libtorch/lib/libtorch_{cuda,nvshmem,cuda_linalg}.so "$deps/libtorch/lib/libcaffe2_nvrtc.so")
+    further=(libnvJitLink.so.13)  # libcusparse needs it
+  fi
   local library wheel fetched=" "
-  for library in $(for o in "${objects[@]}"; do readelf -d "$o"; done | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | sort -u); do
+  for library in $(for o in "${objects[@]}"; do readelf -d "$o"; done | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | sort -u) \
+    ${further[@]+"${further[@]}"}; do
     [ -e "$deps/libtorch/lib/$library" ] && continue
     have_library "$library" && continue
     wheel=$(wheel_of "$library") || continue
@@ -213,6 +236,8 @@ else
     *) install_packages ;;
   esac
   mkdir -p "$deps"
+  # One script at a time downloads. Who may not write here has nothing to download.
+  if { exec 9> "$deps/.lock"; } 2> /dev/null; then flock 9; fi
   install_libtorch
   install_cuda
   install_data

@@ -22,7 +22,7 @@ esac
 mkdir -p "$here/../build"
 # shellcheck source=scripts/common.sh
 source "$here/common.sh"
-configure
+configure -DCXTRAIN_TESTS=ON
 build_targets "${targets[@]}"
 
 say "testing"

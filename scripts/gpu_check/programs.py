@@ -80,7 +80,7 @@ def plugins(machine):
 
 @check(1, "env -i", "the program starts, and trains, in an empty environment")
 def empty_environment(machine, outcome):
-    starter = machine.options.starter.split() if machine.options.starter else []
+    starter = [machine.options.starter] if machine.options.starter else []
     bare = ["env", "-i", "PATH=/usr/bin:/bin"]
     if starter:  # the bundle's, which has to be told of LibTorch
         bare.append(f"CXTRAIN_LIBTORCH={machine.options.libtorch}")

@@ -115,9 +115,11 @@ skip() {
 }
 
 up() {
-  local count=$1 rate=${2:-}
+  local count=$1 rate=${2:-} tool
   [ "$(id -u)" = 0 ] || skip "needs root"
-  command -v ip tc nsenter unshare > /dev/null || skip "needs iproute2 and util-linux"
+  for tool in ip tc nsenter unshare; do
+    command -v "$tool" > /dev/null || skip "needs iproute2 and util-linux"
+  done
   unshare --net --uts --ipc --mount mount -t tmpfs tmpfs /dev/shm 2> /dev/null || skip "the system allows no namespaces"
   if [ -z "${CXTRAIN_NODES_OF_SLURM:-}" ] && pgrep -f "slurmctld .*/run/cxtrain-slurm/" > /dev/null; then
     die "slurm/testcluster has them"
