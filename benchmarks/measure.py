@@ -136,6 +136,19 @@ def first_bucket(trace):
     return median(parts) if parts else 1
 
 
+def until_first_bucket(trace):
+    """The time from the end of an exchange until the last rank sends its first bucket, in us: the median over the steps of a trace."""
+    ends, sent = {}, {}  # of each rank
+    for each in (each for each in trace["traceEvents"] if each["ph"] == "X"):
+        if each["name"] == "reduce":
+            ends.setdefault(each["pid"], []).append(each["ts"] + each["dur"])
+        elif each["name"].startswith("bucket 0,"):
+            sent.setdefault(each["pid"], []).append(each["ts"])
+    begun = zip(*(sorted(of_rank) for of_rank in ends.values()))
+    done = list(zip(*(sorted(of_rank) for of_rank in sent.values())))[1:]
+    return median(max(last) - min(first) for first, last in zip(begun, done))
+
+
 def make_mnist(folder, source):
     """MNIST's own images where given, else random ones; a multiple of every batch size, so that no batch differs."""
     folder.mkdir(parents=True)
@@ -613,7 +626,7 @@ def nodes(bench):
     }
     links_file = bench.bin.parent / "nodes_links.txt"
     links_file.unlink(missing_ok=True)
-    found, rows, first, alone_on_core = {}, [], {}, {}
+    found, rows, first, alone_on_core, begun, cost_of_trace = {}, [], {}, {}, {}, {}
     for count in (2, 4):
         if why := why_no_nodes(count):
             return {"skipped": why}, [(why, "", "")]
@@ -623,9 +636,11 @@ def nodes(bench):
             ways = {}  # (work, way, gbit) -> a run
             for name, (args, data, batch, _, alone) in works.items():
                 train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler"]
-                for gbit in LINKS if count == 2 else ():  # the size of a bucket follows the link
-                    over_links(count, gbit, lambda args=train_args: bench.trainer([*args, "trace"], 20, 2, nodes=2))
-                    first[name, gbit] = first_bucket(json.loads(gzip.decompress((bench.last_run() / "trace.json.gz").read_bytes())))
+                for gbit in LINKS:  # the size of a bucket follows the link
+                    traces = [traced_over_links(bench, train_args, count, gbit) for _ in range(3)]
+                    begun[name, gbit] = median(until_first_bucket(trace) for trace in traces)
+                    if count == 2:
+                        first[name, gbit] = median(first_bucket(trace) for trace in traces)
                 floor_args = ["--model", name, "--data", data, "--batch", batch]
                 for way, run in ways_over_nodes(bench, count, [*train_args, "simple"], floor_args).items():
                     for gbit in LINKS:
@@ -644,7 +659,12 @@ def nodes(bench):
                     runs = results[name, "trainer", None]
                     alone_on_core[name] = {part: median(run[part] for run in runs) for part in ("work_us", "backward_us")}
                 for gbit in LINKS:
-                    for run in results[name, "trainer", gbit]:
+                    runs = results[name, "trainer", gbit]
+                    if count == 2:
+                        begun_untraced = median(run["work_us"] + first[name, gbit] * run["backward_us"] for run in runs)
+                        cost_of_trace[name, gbit] = begun[name, gbit] / begun_untraced
+                    for run in runs:
+                        run["begun_us"] = begun[name, gbit] / cost_of_trace[name, gbit]
                         run["bound_us"] = bound_over_nodes(run, first[name, gbit], alone_on_core[name], count)
                     entry, row = node_row(results, name, gbit, wires[name, gbit], count)
                     entry["first_bucket"] = first[name, gbit]
@@ -676,6 +696,12 @@ def over_links(count, gbit, run):
     return run()
 
 
+def traced_over_links(bench, train_args, count, gbit):
+    """The trace of a training."""
+    over_links(count, gbit, lambda: bench.trainer([*train_args, "trace"], 20, 2, nodes=count))
+    return json.loads(gzip.decompress((bench.last_run() / "trace.json.gz").read_bytes()))
+
+
 def ways_over_nodes(bench, count, train_args, floor_args):
     """Name -> function of steps, warmup and nodes."""
     ways = with_before(bench, {"trainer": lambda before, **how: bench.trainer(train_args, **how, before=before)})
@@ -691,10 +717,13 @@ def ways_over_nodes(bench, count, train_args, floor_args):
 
 
 def bound_over_nodes(run, first, alone_on_core, count):
-    """The bound of a run; where ranks share cores, also of ranks that work as on a core of their own, and of the processors' time that a rank takes."""
+    """The bound of a run. Where ranks share cores, also: of ranks that work as on a core of their own; of the processors' time that a rank takes; and of an
+    exchange that begins when the last rank has its first bucket."""
     crowd = count / os.cpu_count()
     bound = bound_of(run, first)
-    return bound if crowd <= 1 else max(bound, bound_of(run, first, alone_on_core, crowd), crowd * run["cpu_us"])
+    if crowd <= 1:
+        return bound
+    return max(bound, bound_of(run, first, alone_on_core, crowd), crowd * run["cpu_us"], run["begun_us"] + run["exchange_us"])
 
 
 def node_row(results, work, gbit, wire, count):
@@ -702,7 +731,7 @@ def node_row(results, work, gbit, wire, count):
     here = {way: runs for (name, way, rate), runs in results.items() if (name, rate) == (work, gbit)}
     entry = {"wire_ms": wire, **{way: median(of(here, way, "step_us")) for way in here}}
     entry |= {f"trainer over {way}": ratio(here, "trainer", way, "step_us") for way in here if way != "trainer"}
-    entry |= {part: median(of(here, "trainer", part)) for part in ("work_us", "backward_us", "exchange_us", "last_us", "cpu_us")}
+    entry |= {part: median(of(here, "trainer", part)) for part in ("work_us", "backward_us", "exchange_us", "last_us", "cpu_us", "begun_us")}
     entry |= {"bound": median(of(here, "trainer", "bound_us")), "trainer over bound": median(run["step_us"] / run["bound_us"] for run in here["trainer"])}
     if gbit:
         fast = {"slow": here["trainer"], "fast": results[work, "trainer", None]}
