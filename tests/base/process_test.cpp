@@ -25,7 +25,8 @@ namespace {
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+    for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ, SIGHUP, SIGUSR1, SIGUSR2})
+      std::signal(signal, SIG_DFL);
     _exit(body());
   }
   int status = 0;

@@ -86,6 +86,11 @@ TEST_CASE("a fit keeps the last epoch's checkpoint unless told otherwise", "[che
     setting.options.trainer.val_check_interval = BatchLimit{std::int64_t{2}};
     CHECK(setting.after_fit({{"save_top_k", "-1"}}, {1, 1, 1, 1, 1}).size() == 10);
   }
+  SECTION("at the end of epochs all the same") {
+    setting.options.trainer.val_check_interval = BatchLimit{std::int64_t{2}};
+    CHECK(setting.after_fit({{"save_top_k", "-1"}, {"save_on_train_epoch_end", "true"}}, {1, 1, 1, 1, 1})
+              .size() == 5);
+  }
 }
 
 TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[checkpoint]") {

@@ -44,10 +44,18 @@ Piece half(const at::Tensor& matrix, int rank) {
   return part_of("moment", matrix, {rank * 4000, (rank + 1) * 4000});
 }
 
+/// Sections in which each rank may have something of its own.
+constexpr const char* kOfRanks[] = {"callbacks", "module", "data"};
+
 /// What one of two ranks saves.
 StateDict state_of(int rank, const at::Tensor& moments) {
   StateDict state;
-  for (const char* section : {"model", "callbacks", "generators", "loggers"}) state.make_section(section);
+  for (const char* section : {"model", "generators", "loggers"}) state.make_section(section);
+  for (const char* section : kOfRanks) {
+    StateDict& own = state.make_section(section);
+    own.set("of_rank", std::int64_t{rank});
+    own.set("memory", at::full({3}, static_cast<double>(rank)));
+  }
   MetricStore().save(state.make_section("metrics"));
   state.make_section("optimization").add(half(moments, rank));
   StateDict& memory = state.make_section("strategy").make_section("exchange_0");
@@ -69,7 +77,7 @@ Manifest write_checkpoint(CountingFiles& files, const at::Tensor& moments) {
                                          .state = &state,
                                          .of_each_rank = {"strategy", "optimization"},
                                          .exchange = [](const std::string& own) {
-                                           return std::vector<std::string>{own, own};
+                                           return std::vector<std::string>{own, own + " of another"};
                                          }});
     for (const PlannedFile& planned : share.files) {
       std::string content = safetensors_header(lay_out(planned.tensors), planned.metadata);
@@ -110,6 +118,21 @@ TEST_CASE("another number of ranks gets the mean of what each rank remembers for
   const StateDict memory = reshard_state(reader, world).section("strategy").section("exchange_0");
   CHECK(memory.section(kMeanOfRanks).tensor("layer").equal(at::full({2, 3}, 3.0)));
   CHECK(memory.section("q").tensor("layer").equal(at::ones({3})));
+}
+
+TEST_CASE("the state of callbacks, model and data is a rank's own, and rank 0's on another number of ranks",
+          "[checkpoint]") {
+  CountingFiles files;
+  CheckpointReader reader(files, "/c", write_checkpoint(files, at::rand({8, 1000})));
+  SoloWorld world;
+  const StateDict alone = reshard_state(reader, world), second = reader.state(1);
+  for (const char* section : kOfRanks) {
+    CAPTURE(section);
+    CHECK(alone.section(section).integer("of_rank") == 0);
+    CHECK(alone.section(section).tensor("memory").equal(at::zeros({3})));
+    CHECK(second.section(section).integer("of_rank") == 1);
+    CHECK(second.section(section).tensor("memory").equal(at::ones({3})));
+  }
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ class NumberDataset final : public Dataset {
   }
 
   std::int64_t collated() const { return collated_; }
-  std::size_t threads() const {
+  std::set<std::thread::id> threads() const {
     const std::lock_guard lock(mutex_);
-    return threads_.size();
+    return threads_;
   }
 
  private:
@@ -99,12 +99,13 @@ TEST_CASE("without workers the calling thread collates, with workers only they d
   plain.start_epoch(0);
   CHECK(data->collated() == 0);
   read_all(plain);
-  CHECK(data->threads() == 1);
+  CHECK(data->threads() == std::set{std::this_thread::get_id()});
   const auto other = std::make_shared<NumberDataset>(40);
   DataLoader threaded = make_loader(other, {.num_workers = 3});
   threaded.start_epoch(0);
   read_all(threaded);
-  CHECK(other->threads() <= 3);
+  CHECK(other->threads().size() <= 3);
+  CHECK_FALSE(other->threads().contains(std::this_thread::get_id()));
   CHECK(other->collated() == 10);
 }
 

@@ -20,6 +20,12 @@ void damage_file(const char* what, std::size_t stream, std::size_t share,
                  const std::vector<std::string>& texts, const std::vector<std::string>& words,
                  const std::string& name, Arguments arguments) {
   Random random(stream);
+  {
+    const TempDir folder;
+    const ForkedResult whole = fork_program(arguments(folder, folder.write(name, texts.front())));
+    INFO(whole.errors);
+    CHECK(whole.status == 0);  // so that a refusal is one of the damage
+  }
   check_cases(what, share, [&](const TempDir& folder) -> Case {
     const std::string text = random.damage(random.of(texts), words);
     return {arguments(folder, folder.write(name, text)), "the file was: " + text.substr(0, 2000)};

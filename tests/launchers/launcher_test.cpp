@@ -58,7 +58,7 @@ TEST_CASE("ranks are started only where nobody has started them") {
 }
 
 TEST_CASE("signals that the process ignores do not arrive in an inbox") {
-  std::signal(SIGHUP, SIG_IGN);
+  const auto before = std::signal(SIGHUP, SIG_IGN);
   {
     SignalInbox inbox;
     raise(SIGHUP);
@@ -66,7 +66,7 @@ TEST_CASE("signals that the process ignores do not arrive in an inbox") {
     raise(SIGUSR1);
     CHECK(inbox.take() == SIGUSR1);
   }
-  std::signal(SIGHUP, SIG_DFL);
+  std::signal(SIGHUP, before);
 }
 
 TEST_CASE("mpirun gets the program and its arguments as they are") {

@@ -81,7 +81,7 @@ class StatesOfRanks : public Metric {
     const Updating updating(*this);
     whole_ += static_cast<std::int64_t>(value);
     mean_ = at::full({}, value);
-    append(rows_, at::full({rows, 2}, value));
+    append(rows_, at::full({rows, 2}, static_cast<double>(rows), at::kFloat));
   }
   at::Tensor compute() const override { return mean_; }
 
@@ -103,7 +103,9 @@ TEST_CASE(
   CHECK(metric.whole_[0].item<std::int64_t>() == with_samples * kLarge);
   CHECK(metric.whole_.scalar_type() == at::kLong);
   CHECK(metric.compute().item<float>() == static_cast<float>(kLarge));
-  CHECK(metric.rows_.size(0) == ranks * (ranks - 1) / 2);
+  std::vector<at::Tensor> in_order{at::zeros({0, 2})};  // rank r has r rows of r
+  for (int r = 1; r < ranks; ++r) in_order.push_back(at::full({r, 2}, static_cast<double>(r), at::kFloat));
+  CHECK(metric.rows_.equal(at::cat(in_order)));
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ TEST_CASE("a data file that shrinks or goes away while a run trains changes noth
   } else {
     fs::resize_file(data, 100);
   }
+  CHECK_FALSE(program.has_ended());
   const ProgramResult run = program.wait();
   CAPTURE(goes_away, ranks, run.output);
   CHECK(run.status == 0);

@@ -208,6 +208,7 @@ TEST_CASE("a run that is killed again and again ends with the bits of an undistu
   REQUIRE(run_command(launch(ranks, options + in(undisturbed))).status == 0);
   std::mt19937 random(2);
   std::size_t seen = 0;
+  int kills = 0;
   for (int kill_number = 0; kill_number < 4; ++kill_number) {
     RunningProgram program(launch(ranks, options + "--ckpt_path auto" + in(dir)));
     // Until it has come further than the last one; then at any moment.
@@ -218,9 +219,10 @@ TEST_CASE("a run that is killed again and again ends with the bits of an undistu
     });
     usleep(static_cast<useconds_t>(random() % 20000));
     const pid_t rank = process_of_rank(dir, ranks - 1);
-    if (rank != 0) kill(rank, SIGKILL);
+    if (rank != 0 && kill(rank, SIGKILL) == 0) ++kills;
     program.wait();
   }
+  CHECK(kills > 0);
   const ProgramResult end = run_command(launch(ranks, options + "--ckpt_path auto" + in(dir)));
   CAPTURE(end.output);
   REQUIRE(end.status == 0);

@@ -23,7 +23,7 @@ TEST_CASE(
     "[slurm]") {
   const RunningProgram stranger("sleep 600");
   const std::string number = std::to_string(stranger.process());
-  // The tests of Slurm and of nodes have one resource lock in ctest: no cluster can be up now.
+  SetUpByScript::lock();  // no cluster is up now
   run_command(
       "mkdir -p /run/cxtrain-slurm /run/cxtrain-nodes && echo " + number +
       " | tee /run/cxtrain-slurm/slurmctld.pid /run/cxtrain-slurm/munged.pid > /run/cxtrain-nodes/n1.pid");

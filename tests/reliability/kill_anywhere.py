@@ -134,6 +134,8 @@ def main():
     options = parser.parse_args()
     random.seed(options.seed)
     cases = [case for case in CASES if (options.only or "") in case]
+    if not cases:
+        parser.error(f"no case has '{options.only}' in its name")
     wrong = 0
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="cxtrain_kill_") as folder:

@@ -126,6 +126,8 @@ def main():
             with nodes, tempfile.TemporaryDirectory(prefix="cxtrain_planted_") as root:
                 good += try_case(options.build, case, pathlib.Path(root))
             tried += 1
+    if not tried:
+        parser.error(f"no case has '{options.only}' in its name")
     print(f"{good} of {tried} studies")
     sys.exit(0 if good == tried else 1)
 

@@ -257,7 +257,7 @@ TEST_CASE("a rank that is slow in one round only, and a study of an older progra
   StudyResult result = study_with({.slow_rank = 4});
   std::vector<Measurement> points = result.points;
   points.back().slowest_rank = 1;
-  CHECK(causes_in(analyse(result, points)) == "noise 4");
+  CHECK(causes_in(analyse(result, points)) == "noise 3");
   for (Measurement& each : points) each.longest_work = 0;
   CHECK(causes_in(analyse(result, points)).empty());
 }

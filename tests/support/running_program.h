@@ -43,7 +43,8 @@ class RunningProgram {
     process_ = fork();
     if (process_ == 0) {
       setpgid(0, 0);
-      for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, SIG_DFL);
+      for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2})
+        std::signal(signal, SIG_DFL);
       dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
       dup2(ends[1], STDOUT_FILENO);
       dup2(ends[1], STDERR_FILENO);

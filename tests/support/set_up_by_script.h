@@ -1,5 +1,8 @@
 #pragma once
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <stdexcept>
 #include <string>
 
@@ -14,6 +17,7 @@ class SetUpByScript {
   /// its path in the project; `arguments`: behind `up`.
   SetUpByScript(const std::string& script, const std::string& arguments)
       : script_(std::string(CXTRAIN_SOURCE_DIR) + "/" + script) {
+    lock();
     constexpr int kSkipped = 77;
     const ProgramResult up = run_command(script_ + " up " + arguments, 90);
     if (up.status == kSkipped) {
@@ -25,6 +29,12 @@ class SetUpByScript {
   ~SetUpByScript() { run_command(script_ + " down", 60); }
   SetUpByScript(const SetUpByScript&) = delete;
   SetUpByScript& operator=(const SetUpByScript&) = delete;
+
+  /// Emulated nodes and clusters are the machine's: one test program has them until it ends, others wait.
+  static void lock() {
+    static const int file = open("/run/cxtrain-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file >= 0) flock(file, LOCK_EX);  // who is not root has none, and is skipped
+  }
 
   /// Empty: it is there.
   const std::string& why_not() const { return why_not_; }

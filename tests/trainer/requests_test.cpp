@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/run_of_values.h"
 #include "cxtrain/callbacks/timer.h"
 #include "cxtrain/callbacks/wall_time.h"
 #include "cxtrain/cluster/job_end.h"
@@ -209,6 +210,22 @@ TEST_CASE("max_time saves once and stops", "[requests]") {
   CHECK(run.summary.exit_code == 0);
   CHECK(run.summary.global_step == 1);
   CHECK(run.saved == Steps{1});
+}
+
+TEST_CASE("the time of a resumed training counts") {
+  Timer timer({.seconds = 1000});
+  RunOfValues values;
+  timer.setup(values.run, Stage::fit);
+  const auto asks_after = [&](double seconds) {
+    StateDict saved;
+    saved.set("elapsed_seconds", seconds);
+    timer.on_load_checkpoint(saved);
+    timer.on_train_start(values.run);
+    timer.on_train_batch_end(values.run, StepOutput(), Batch(), 0);
+    return values.requests.stop && values.requests.save;
+  };
+  CHECK_FALSE(asks_after(1));
+  CHECK(asks_after(1000));
 }
 
 }  // namespace cxtrain

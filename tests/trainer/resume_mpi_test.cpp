@@ -121,6 +121,7 @@ TEST_CASE("asking for a checkpoint, and stopping there, changes nothing in what 
   CHECK(first_difference(first.saved->section("optimization"), asked.saved->section("optimization")) == "");
   const Result second = train(what, {}, {.checkpoint = &*first.saved});
   check_same_end(undisturbed, second);
+  CHECK(first.rows.size() + second.rows.size() >= undisturbed.rows.size());  // no gap
 }
 
 TEST_CASE("a training may be stopped and resumed again and again", "[resume]") {

@@ -108,6 +108,7 @@ TEST_CASE("random trainings, saved anywhere, are resumed to the same bits", "[re
     const bool ends_there = random.schedule.stop || random.schedule.requeue;
     const Result first = train(random.training, random.schedule);
     if (!first.saved) {  // no validation, or no epoch, has ended after that batch
+      CHECK((random.schedule.after_validation || random.schedule.after_epoch));
       ++not_saved;
       continue;
     }
@@ -115,6 +116,7 @@ TEST_CASE("random trainings, saved anywhere, are resumed to the same bits", "[re
     check_same_end(whole, train(random.training, {}, {.checkpoint = &*first.saved}));
     ++resumed;
   }
+  CHECK(resumed > 0);
   if (!test_world().is_root()) return;
   std::printf("resume: %d ranks, seed %llu: %llu random trainings, %llu that ended before they were saved\n",
               test_world().size(), static_cast<unsigned long long>(seed),

@@ -311,6 +311,9 @@ inline Result train(const Case& what, Saver::Schedule schedule, Start start = {}
   // Rank 0 has the rows; every rank compares them.
   World& world = test_world();
   result.rows = from_message<std::vector<std::string>>(world.broadcast(to_message(result.rows)));
+  // Steps that were left to train have left rows.
+  if (resumes && start.checkpoint->section("loop").integer("global_step") < result.summary.global_step)
+    CHECK_FALSE(result.rows.empty());
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);
     if (!what.own_buffers) CHECK(first_difference(*result.saved, from_disk).empty());

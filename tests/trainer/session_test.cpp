@@ -2,6 +2,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
@@ -182,6 +183,52 @@ TEST_CASE("callbacks hear of a run's beginning, of its end, and of the error tha
   model.fails = true;
   CHECK_THROWS_WITH(trainer.fit(model, data), test::contains("a bad sample"));
   CHECK(hooks == Notes{"setup fit", "on_fit_start", "on_exception a bad sample"});
+}
+
+/// Sends this process SIGTERM, as a batch system would.
+struct Terminates : Callback {
+  enum class At { sanity_check, step, end } at;
+  explicit Terminates(At place) : at(place) {}
+  void on_sanity_check_start(Run&) override { raise_at(At::sanity_check); }
+  void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t) override {
+    raise_at(At::step);
+  }
+  void on_train_end(Run&) override { raise_at(At::end); }
+  void raise_at(At here) const {
+    if (here == at) std::raise(SIGTERM);
+  }
+};
+
+TEST_CASE("a signal ends a fit where it finds it, and callbacks hear of it as of an error") {
+  using At = Terminates::At;
+  struct Row {
+    At at;
+    const char* status;
+    int exit_code;
+  };
+  const Row row =
+      GENERATE(Row{At::sanity_check, "stopped", 143}, Row{At::step, "stopped", 143}, Row{At::end, "done", 0});
+  CAPTURE(static_cast<int>(row.at));
+  const test::TempDir dir;
+  SoloWorld world;
+  ToyData data(32, 8, 16);
+  Regression model;
+  Options options = test::quiet(dir.path());
+  options.trainer.enable_checkpointing = false;
+  options.trainer.num_sanity_val_steps = 2;
+  Notes hooks;
+  Trainer trainer(world, options);
+  trainer.add_callback(std::make_unique<Surroundings>(hooks));
+  trainer.add_callback(std::make_unique<Terminates>(row.at));
+  const RunSummary summary = trainer.fit(model, data);
+  CHECK(summary.status == row.status);
+  CHECK(summary.exit_code == row.exit_code);
+  if (row.at == At::end) {
+    CHECK(hooks == Notes{"setup fit", "on_fit_start", "on_fit_end", "teardown fit"});
+  } else {
+    CHECK(hooks == Notes{"setup fit", "on_fit_start", "on_exception stopped by SIGTERM"});
+    CHECK(summary.global_step == (row.at == At::step ? 1 : 0));
+  }
 }
 
 TEST_CASE("a tuner finds what was asked for, and leaves options and model as they were") {
