@@ -110,11 +110,10 @@ Findings find_disabled_infiniband(const Recording& world) {
     const NodeFacts* node = node_of(world, rank.node);
     if (node == nullptr || !node->infiniband) continue;
     const auto net = variable(rank, "NCCL_NET");
-    if (node->infiniband->empty())
-      collector.fine();
-    else if (is_on(variable(rank, "NCCL_IB_DISABLE")))
+    const bool has_adapters = !node->infiniband->empty();
+    if (has_adapters && is_on(variable(rank, "NCCL_IB_DISABLE")))
       collector.wrong("NCCL_IB_DISABLE=1, and there is " + node->infiniband->front(), rank);
-    else if (net && *net == "Socket")
+    else if (has_adapters && net && *net == "Socket")
       collector.wrong("NCCL_NET=Socket, and there is " + node->infiniband->front(), rank);
     else
       collector.fine();
