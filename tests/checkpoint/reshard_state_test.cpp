@@ -71,14 +71,15 @@ Manifest write_checkpoint(CountingFiles& files, const at::Tensor& moments) {
   make_directories(files, "/c");
   for (int rank = 0; rank < 2; ++rank) {
     const StateDict state = state_of(rank, moments);
-    const RankShare share = shard_files({.rank = rank,
-                                         .ranks = 2,
-                                         .model = {},
-                                         .state = &state,
-                                         .of_each_rank = {"strategy", "optimization"},
-                                         .exchange = [](const std::string& own) {
-                                           return std::vector<std::string>{own, own + " of another"};
-                                         }});
+    const RankShare share =
+        shard_files({.rank = rank,
+                     .ranks = 2,
+                     .model = {},
+                     .state = &state,
+                     .of_each_rank = {"strategy", "optimization"},
+                     .exchange = [](const std::string& own) {
+                       return std::vector<std::string>{own, "{}"};  // what the ranks hold differs
+                     }});
     for (const PlannedFile& planned : share.files) {
       std::string content = safetensors_header(lay_out(planned.tensors), planned.metadata);
       for (const NamedTensor& named : planned.tensors) {
