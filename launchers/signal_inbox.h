@@ -22,8 +22,8 @@ class SignalInbox {
 
   /// To poll for.
   int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next signal that has arrived, if any; does not wait. SIGTERMs of one request (`kSameRequest`) are
-  /// one.
+  /// The next signal that has arrived, if any; does not wait. SIGTERMs of one request (`kSameRequest`)
+  /// arrive once.
   std::optional<int> take();
 
  private:

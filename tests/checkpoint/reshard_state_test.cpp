@@ -78,7 +78,7 @@ Manifest write_checkpoint(CountingFiles& files, const at::Tensor& moments) {
                      .state = &state,
                      .of_each_rank = {"strategy", "optimization"},
                      .exchange = [](const std::string& own) {
-                       return std::vector<std::string>{own, "{}"};  // what the ranks hold differs
+                       return std::vector<std::string>{own, "{}"};  // no section is equal on both ranks
                      }});
     for (const PlannedFile& planned : share.files) {
       std::string content = safetensors_header(lay_out(planned.tensors), planned.metadata);

@@ -120,7 +120,7 @@ TEST_CASE("thresholds are sharp") {
   }
 }
 
-TEST_CASE("an empty setting is none, and a container's interface is no link between nodes") {
+TEST_CASE("the doctor ignores empty settings and network interfaces of containers") {
   CHECK(found_by("nccl.interface", "two_nodes", R"({"/ranks/*/environment/NCCL_SOCKET_IFNAME": ""})")
             .severity == Severity::ok);
   CHECK(found_by("mpi.interface", "ethernet", R"({"/ranks/*/environment/OMPI_MCA_btl_tcp_if_include": ""})")

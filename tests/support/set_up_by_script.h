@@ -30,10 +30,12 @@ class SetUpByScript {
   SetUpByScript(const SetUpByScript&) = delete;
   SetUpByScript& operator=(const SetUpByScript&) = delete;
 
-  /// Emulated nodes and clusters are the machine's: one test program has them until it ends, others wait.
+  /// Emulated nodes and clusters are the machine's: one test program uses them until its end, and other
+  /// programs wait.
   static void lock() {
     static const int file = open("/run/cxtrain-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file >= 0) flock(file, LOCK_EX);  // who is not root has none, and is skipped
+    // Only root can open the file; for other users the script skips the test.
+    if (file >= 0) flock(file, LOCK_EX);
   }
 
   /// Empty: it is there.

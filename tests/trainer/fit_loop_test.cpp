@@ -279,7 +279,7 @@ class Scored : public Regression {
   std::vector<double> scores_;
 };
 
-TEST_CASE("early stopping compares as it is told") {
+TEST_CASE("early stopping compares by mode, min_delta and check_finite") {
   const auto epochs = [](const EarlyStopping::Args& args, std::vector<double> scores) {
     Setting setting;
     setting.options.trainer.max_epochs = static_cast<std::int64_t>(scores.size());

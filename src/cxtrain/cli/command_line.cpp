@@ -9,6 +9,7 @@
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/config/did_you_mean.h"
+#include "cxtrain/config/option_key.h"
 
 namespace cxtrain {
 namespace {
@@ -59,8 +60,7 @@ class Lexer {
       return;
     }
     // An option whose hyphens were forgotten, with or without its value: `max_epochs=3`, `max_epochs 3`.
-    std::string key = word.substr(0, word.find('='));
-    std::replace(key.begin(), key.end(), '-', '_');
+    const std::string key = option_key(word);
     if (find_option(key) != nullptr || find_component_of(key) != nullptr) {
       problems_.push_back({word, "options start with two hyphens", "did you mean --" + word + "?",
                            MessageCode::unknown_option});
@@ -85,8 +85,7 @@ class Lexer {
 
   void read_option(const std::string& word) {
     const std::size_t equals = word.find('=');
-    std::string key = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-    std::replace(key.begin(), key.end(), '-', '_');
+    const std::string key = option_key(word);
     const std::string written = word.substr(0, equals);
     std::optional<std::string> value;
     if (equals != std::string::npos) value = word.substr(equals + 1);

@@ -327,19 +327,25 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   return out << to_yaml(with_all_arguments(options, request.components)), 0;
 }
 
-/// Prints what `answer` writes, and returns its status. Somebody waits for it: what could not be written is a
-/// failure. Who has gone away (`| head`) needs no message.
-int print(const std::function<int(std::ostream&)>& answer) {
-  std::ostringstream text;
-  const int status = answer(text);
-  errno = 0;
-  std::cout << text.str() << std::flush;
-  if (std::cout) return status;
+/// Flushes the standard output. Somebody waits for the output: what could not be written is a failure. A
+/// reader that has gone away (`| head`) needs no message. Returns 0, or the status of a failure.
+int flush_output() {
+  if (std::cout << std::flush) return 0;
   if (errno != EPIPE) {
     throw Error(ExitCode::failure, MessageCode::file_failed,
                 std::string("cannot write to standard output: ") + std::strerror(errno != 0 ? errno : EIO));
   }
   return static_cast<int>(ExitCode::failure);
+}
+
+/// Prints what `answer` writes, and returns its status.
+int print(const std::function<int(std::ostream&)>& answer) {
+  std::ostringstream text;
+  const int status = answer(text);
+  errno = 0;
+  std::cout << text.str();
+  const int failed = flush_output();
+  return failed != 0 ? failed : status;
 }
 
 /// Everything that can be refused before any rank talks to another: all of it, at once.
@@ -499,8 +505,7 @@ int run_program(int argc, char** argv, const ProgramParts& program) {
       if (read_launch_environment().rank != 0) return 0;
       if (command->prints_as_it_works) {
         const int status = command->run(args.subspan(1), std::cout);
-        if (std::cout.flush() || status != 0) return status;
-        throw Error(ExitCode::failure, MessageCode::file_failed, "cannot write to the standard output");
+        return status != 0 ? status : flush_output();
       }
       return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }

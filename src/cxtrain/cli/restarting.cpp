@@ -8,6 +8,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/config/option_key.h"
 #include "cxtrain/config/signal_number.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
@@ -77,9 +78,7 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
 /// --ckpt_path.
 bool is_older_ckpt_path(const std::string& word) {
   if (!word.starts_with("--")) return false;
-  std::string key = word.substr(2, word.find('=') - 2);
-  std::replace(key.begin(), key.end(), '-', '_');
-  const OptionEntry* entry = find_option(key);
+  const OptionEntry* entry = find_option(option_key(word));
   return entry != nullptr && entry->canonical == "ckpt_path";
 }
 

@@ -63,12 +63,11 @@ void check_signal(const Options& options, std::vector<Problem>& problems) {
   const std::optional<std::int64_t> time = seconds_of_time(written);
   if (written == "UNLIMITED" || written == "INFINITE" || time == 0) return;  // no limit, as sbatch takes them
   if (!time) {
-    problems.push_back(
-        {"time", "'" + shortened(options.batch_job.time, 40) + "' is not a time in the format of sbatch",
-         "write HOURS:MINUTES:SECONDS, DAYS-HOURS, or a number of minutes"});
+    problems.push_back({"time", "'" + shortened(written, 40) + "' is not a time in the format of sbatch",
+                        "write HOURS:MINUTES:SECONDS, DAYS-HOURS, or a number of minutes"});
   } else if (*time <= signal->seconds) {
     problems.push_back({"time",
-                        options.batch_job.time + " is over before the " + std::to_string(signal->seconds) +
+                        written + " is over before the " + std::to_string(signal->seconds) +
                             " s of --signal: the ranks would save at once, and never progress",
                         "ask for more time; a number alone means minutes", MessageCode::out_of_range});
   }

@@ -25,6 +25,11 @@ CommandEnd show_job(const std::string& job) {
   return ask_slurm({"scontrol", "--oneliner", "show", "job", job});
 }
 
+/// Whether Slurm no longer has a record of the job.
+bool is_forgotten(const CommandEnd& shown) {
+  return shown.output.find("Invalid job id") != std::string::npos;
+}
+
 /// "COMPLETED" of "... JobState=COMPLETED ..."; empty: it is not there.
 std::string field_of(const std::string& text, const std::string& name) {
   const std::size_t at = (" " + text).find(" " + name + "=");
@@ -90,7 +95,7 @@ std::string submit_script(Filesystem& files, const std::string& path, const std:
 bool goes_on(const std::string& job) {
   const CommandEnd shown = show_job(job);
   if (shown.status == 0) return !has_ended(field_of(shown.output, "JobState"));
-  if (shown.output.find("Invalid job id") != std::string::npos) return false;  // Slurm has forgotten the job
+  if (is_forgotten(shown)) return false;
   throw Error(ExitCode::failure, MessageCode::launch_failed,
               "Slurm does not show job " + job + ": " + shortened(shown.output, 300));
 }
@@ -104,14 +109,13 @@ int follow_job(const std::string& job, const std::string& output, std::ostream& 
     tail.print();
     const CommandEnd shown = show_job(job);
     const std::string state = field_of(shown.output, "JobState");
-    const bool forgotten = shown.output.find("Invalid job id") != std::string::npos;
-    if ((shown.status != 0 || state.empty()) && !forgotten && ++failures <= kMaxFailures) {
+    if (shown.status != 0 || state.empty()) {
+      if (is_forgotten(shown) || ++failures > kMaxFailures)
+        throw Error(ExitCode::failure, MessageCode::launch_failed,
+                    "Slurm no longer lists job " + job + ": " + shortened(shown.output, 300));
       std::this_thread::sleep_for(kLookAgain);  // the controller may be starting again
       continue;
     }
-    if (shown.status != 0 || state.empty())
-      throw Error(ExitCode::failure, MessageCode::launch_failed,
-                  "Slurm no longer lists job " + job + ": " + shortened(shown.output, 300));
     failures = 0;
     if (state != last) {
       const std::string reason = field_of(shown.output, "Reason");

@@ -42,7 +42,8 @@ std::string machine_of(const Recording& world, int node);
 
 /// The value of a variable; absent where it is not set or not known.
 std::optional<std::string> variable(const RankFacts& rank, const std::string& name);
-/// The same, and absent where it is empty: NCCL and Open MPI ignore an empty value.
+/// The value of a variable; absent if it is not set, not known or empty. NCCL and Open MPI ignore an empty
+/// value.
 std::optional<std::string> filled_variable(const RankFacts& rank, const std::string& name);
 /// Whether a variable of NCCL's or Open MPI's switches something on: set, and neither 0 nor a no.
 bool is_on(const std::optional<std::string>& value);

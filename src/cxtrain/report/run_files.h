@@ -77,7 +77,8 @@ std::vector<std::string> version_dirs(Filesystem& files, const std::string& defa
 /// calls it. Throws ConfigError.
 std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& path, double patience);
 
-/// Removes a run's run.json, which states how the run ended, because the run continues. One rank calls it.
+/// Removes a run's run.json, which states how the run ended, and progress.json, the last report before that
+/// end: the run continues. One rank calls it.
 void remove_end_of_run(Filesystem& files, const std::string& path);
 
 }  // namespace cxtrain

@@ -59,7 +59,7 @@ void read_end(Filesystem& files, RunStatus& status) {
   status.exit_code = summary->exit_code;
 }
 
-/// Rank 0, and the ranks that have a file of events, as far as they are read.
+/// Rank 0, and other ranks that have a file of events: the first kMaxRanksRead.
 std::vector<int> ranks_with_events(Filesystem& files, const std::string& run) {
   constexpr std::string_view kBegin = "events_rank_", kEnd = ".jsonl";
   std::vector<int> ranks{0};
@@ -67,7 +67,7 @@ std::vector<int> ranks_with_events(Filesystem& files, const std::string& run) {
   try {
     names = files.list(run);
   } catch (const FileError&) {
-    // Rank 0's may be read all the same.
+    // The events of rank 0 may be readable.
   }
   for (const std::string& name : names) {
     if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() <= kBegin.size() + kEnd.size())

@@ -26,7 +26,8 @@ std::string decimal(double value, int digits = 1) {
   return text.data();
 }
 
-/// Of a curve's points, from which the report's script computes the values under the mouse.
+/// A coordinate of a curve's point. The report's script computes the values under the mouse from these
+/// coordinates.
 std::string precise(double value) { return decimal(value, 3); }
 
 /// Where the values of a chart lie on the drawing.
@@ -190,7 +191,8 @@ void write_grid(const Chart& chart, const Place& place, std::ostream& out) {
 /// Marks that would lie on one another are drawn once.
 void write_marks(const Chart& chart, const Place& place, std::ostream& out) {
   constexpr double kApart = 3;
-  std::vector<ChartMark> marks = chart.marks;  // of one run after the other
+  // A chart has the marks of the first run, then those of the second run.
+  std::vector<ChartMark> marks = chart.marks;
   std::stable_sort(marks.begin(), marks.end(),
                    [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
   for (const ChartMark::Kind kind :

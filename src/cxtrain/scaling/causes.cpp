@@ -158,7 +158,8 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
   return {};
 }
 
-/// Where no rank is slower throughout, one is by chance: it is one of the ranks whose mean counts.
+/// Returns how long a rank works in a step without noise: the rank that is slowest in each round, else the
+/// mean over the ranks, of which one is slowest by chance.
 double work_without_noise(const SizeResult& size) {
   if (size.slow_rank) return size.slowest_work;
   return size.usual_work + (size.slowest_work - size.usual_work) / size.size.ranks;

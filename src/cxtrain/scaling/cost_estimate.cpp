@@ -19,15 +19,6 @@ bool is_other_training(const Plan& plan, const StudyResult& study) {
   return plan.precision != study.precision || (plan.world_size > 1 && plan.strategy != study.strategy);
 }
 
-/// Of a study that has measured something.
-StudySize largest_measured(const StudyResult& study) {
-  StudySize largest;
-  for (const SizeResult& size : study.sizes) {
-    if (size.measured()) largest = size.size;
-  }
-  return largest;
-}
-
 }  // namespace
 
 CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const StudyResult& study) {
@@ -43,9 +34,11 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
   CostEstimate estimate;
   estimate.steps = max_steps;
   double start = 0;
+  StudySize largest;
   for (const SizeResult& size : study.sizes) {
     if (!size.measured()) continue;
     start = std::max(start, size.first_step_seconds);
+    largest = size.size;
     if (size.size == StudySize{plan.world_size, plan.num_nodes}) {
       estimate.step = size.step;
       estimate.basis = "measured";
@@ -57,7 +50,6 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
     if (one_node != (plan.num_nodes == 1))
       return refused(one_node ? "the study has measured one node only, and says nothing about a network"
                               : "the study is of several nodes, and the plan of one");
-    const StudySize largest = largest_measured(study);
     if (!one_node &&
         std::int64_t{plan.num_nodes} * largest.ranks != std::int64_t{plan.world_size} * largest.nodes)
       return refused("the study has another number of ranks on a node than the plan");

@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "cxtrain/config/option_key.h"
+
 namespace cxtrain {
 namespace {
 
@@ -11,8 +13,7 @@ namespace {
 bool names_option(const std::vector<std::string>& words, std::string_view name) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     if (!word.starts_with("--")) return false;
-    std::string option = word.substr(2, word.find('=') - 2);
-    std::replace(option.begin(), option.end(), '-', '_');
+    const std::string option = option_key(word);
     return option == name || option == "trainer." + std::string(name);
   });
 }
