@@ -308,6 +308,29 @@ TEST_CASE("a batch has the size of its samples, whether its dataset says so or n
   CHECK(sizes == std::vector<std::int64_t>{20, 20, 10});
 }
 
+TEST_CASE("a rank without samples calls nothing of its dataset", "[loader]") {
+  class NeedsSamples final : public Dataset {
+   public:
+    std::int64_t size() const override { return 6; }
+    void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
+      if (indices.empty()) throw std::runtime_error("there is no sample");
+      batch.tensors = {at::zeros({std::ssize(indices)})};
+    }
+    void on_after_batch_transfer(Batch& batch) const override { batch.tensors[0] = batch[0] + 1; }
+  };
+  const auto data = std::make_shared<NeedsSamples>();
+  const ShardedSampler last_of_four(6, {3, 4}, {.batch_size = 1, .uneven = Uneven::exact});
+  DataLoader loader({.dataset = data}, last_of_four, {.num_workers = GENERATE(0, 1)});
+  loader.start_epoch(0);
+  Batch batch;
+  REQUIRE(loader.next(batch));
+  CHECK(batch[0].item<float>() == 1);
+  REQUIRE(loader.next(batch));  // of the two samples left none is its own
+  CHECK(batch.size == 0);
+  loader.finish(batch);
+  CHECK_FALSE(loader.next(batch));
+}
+
 TEST_CASE("a batch that does not have the samples that were asked for is refused by its dataset's name",
           "[loader]") {
   struct Row {

@@ -183,3 +183,22 @@ TEST_CASE("a dataset that collates gives single samples, too", "[dataset]") {
   SampleRandom random(0, 0, 0);
   CHECK(numbers(numbered(5)->get(3, random)[0]) == Numbers{3});
 }
+
+TEST_CASE("a dataset over a view passes the view random numbers of seed, epoch and index", "[dataset]") {
+  class Above final : public Dataset {
+   public:
+    std::int64_t size() const override { return below_->size(); }
+    Batch get(std::int64_t index, SampleRandom& random) const override { return below_->get(index, random); }
+
+   private:
+    DatasetPtr below_ = subset(std::make_shared<Noisy>(), {0, 1, 2, 3, 4, 5});
+  };
+  const Above above;
+  CHECK(read_all(above) == read_all(above));
+  std::set<double> noise;
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    const Numbers rows = read_all(above, epoch);
+    for (std::size_t i = 0; i < 6; ++i) noise.insert(rows[2 * i] - static_cast<double>(10 * i));
+  }
+  CHECK(noise.size() == 18);  // another one for each epoch and index
+}

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 
+#include <ATen/ops/tensor.h>
 #include <algorithm>
 #include <set>
 
@@ -199,6 +200,24 @@ TEST_CASE("each loader finishes its part, with any number of workers") {
   CHECK(values(batch["b.x"]) == Values{42, 43});
   CHECK(batch.part("b").size == 2);
   CHECK_FALSE(read.next(batch));
+}
+
+TEST_CASE("a loader's dataset may add a tensor to its part") {
+  class Masked final : public Dataset {
+   public:
+    std::int64_t size() const override { return 2; }
+    Batch get(std::int64_t index, SampleRandom&) const override { return {.tensors = {at::tensor(index)}}; }
+    void on_after_batch_transfer(Batch& batch) const override { batch.tensors.push_back(batch[0] > 0); }
+  };
+  const auto loader = [](const char* name) {
+    return EpochBatches::Loader{std::make_shared<Masked>(), ShardedSampler(2, {}, {.batch_size = 2}), name};
+  };
+  DataLoader read(EpochBatches({loader("a"), loader("b")}), {});
+  read.start_epoch(0);
+  Batch batch;
+  REQUIRE(read.next(batch));
+  CHECK(values(batch["a.0"]) == Values{0, 1});
+  CHECK(values(batch["b.1"].to(at::kLong)) == Values{0, 1});
 }
 
 }  // namespace

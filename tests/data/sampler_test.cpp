@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/data/sample_random.h"
 #include "cxtrain/data/sharded_sampler.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -85,6 +86,14 @@ TEST_CASE("equal weights, one weight and tiny weights make whole alias tables", 
     for (const std::int64_t index : order_of(WeightedSampler(weights, 500), std::ssize(weights)))
       CHECK(weights[static_cast<std::size_t>(index)] > 0);
   }
+}
+
+TEST_CASE("the draw without replacement leaves the augmentation of samples as it is", "[sampler]") {
+  const std::vector<double> weights(1000, 1.0);
+  double sum = 0;
+  for (const std::int64_t index : order_of(WeightedSampler(weights, 100, /*replacement=*/false), 1000, 2))
+    sum += SampleRandom(7, 2, index).uniform();
+  CHECK(std::abs(sum / 100 - 0.5) < 0.15);  // 5 standard deviations
 }
 
 TEST_CASE("without replacement no sample comes twice, and heavy ones come first", "[sampler]") {

@@ -46,7 +46,8 @@ Batch Batch::joined(const std::vector<Named>& parts) {
   auto names = std::make_shared<Names>();
   for (const auto& [name, part] : parts) {
     for (std::size_t i = 0; i < part.tensors.size(); ++i) {
-      names->push_back(name + '.' + (part.names ? (*part.names)[i] : std::to_string(i)));
+      const bool has_name = part.names && i < part.names->size();  // else a hook has added the tensor
+      names->push_back(name + '.' + (has_name ? (*part.names)[i] : std::to_string(i)));
       batch.tensors.push_back(part.tensors[i]);
     }
     for (std::size_t i = 0; i < part.objects.size(); ++i) {

@@ -180,8 +180,9 @@ void DataLoader::collate(std::int64_t k, Batch& batch) const {
 }
 
 void DataLoader::finish(std::int64_t k, Batch& batch) const {
+  if (batch.size == 0) return;
   if (!stream_) return batches_->finish(k, batch);
-  if (batch.size > 0) stream_->dataset().on_after_batch_transfer(batch);
+  stream_->dataset().on_after_batch_transfer(batch);
 }
 
 LoaderWorkers::LoaderWorkers(Make make, int num_workers, int prefetch_factor)

@@ -4,6 +4,7 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -74,13 +75,14 @@ bool fits(const Batch& a, const Batch& b) {
 
 }  // namespace
 
-Batch Dataset::get(std::int64_t index, SampleRandom&) const {
+Batch Dataset::get(std::int64_t index, SampleRandom& random) const {
   if (gets_by_collate == this)
     throw DataError(class_of(*this) + " defines neither get nor collate: define one of them");
   const Dataset* const before = std::exchange(gets_by_collate, this);
   const auto leave = [before](const Dataset** current) { *current = before; };
   const std::unique_ptr<const Dataset*, decltype(leave)> guard(&gets_by_collate, leave);
-  return sample_of(*this, index, {});
+  const std::int64_t seed = random.below(std::numeric_limits<std::int64_t>::max());
+  return sample_of(*this, index, {.seed = static_cast<std::uint64_t>(seed)});
 }
 
 void Dataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
@@ -141,12 +143,13 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
   batch.names.reset();
   batch.parts.clear();
   batch.objects.clear();
-  dataset.collate(indices, context, batch);
-  batch.indices.assign(indices.begin(), indices.end());
-  if (samples == 0) {
-    batch.size = 0;
+  if (samples == 0) {  // there is nothing to stack
+    batch.tensors.clear();
+    batch.indices.clear();
     return;
   }
+  dataset.collate(indices, context, batch);
+  batch.indices.assign(indices.begin(), indices.end());
   if (batch.size != samples)
     refuse_batch(dataset, samples,
                  "has set batch.size to " + std::to_string(batch.size) + "; leave it as it is");

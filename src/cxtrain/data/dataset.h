@@ -61,8 +61,9 @@ void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t>
 Batch sample_of(const Dataset& dataset, std::int64_t index, const SampleContext& context);
 
 /// Collates samples for a loader. Sets `batch.size` to the number of samples and `batch.indices` to
-/// `indices`. Throws DataError, with the dataset's class, if `collate` makes no tensor and no object, sets
-/// another size, or makes an object or a `batch[0]` with another number of samples.
+/// `indices`. Without samples the batch has no tensors, and the dataset is not called. Throws DataError, with
+/// the dataset's class, if `collate` makes no tensor and no object, sets another size, or makes an object or
+/// a `batch[0]` with another number of samples.
 void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indices,
                      const SampleContext& context, Batch& batch);
 

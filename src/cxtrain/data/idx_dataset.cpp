@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hex.h"
 #include "cxtrain/data/data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
 
@@ -24,11 +25,8 @@ at::Tensor read_idx_bytes(const std::string& path, std::size_t dimensions, const
   const std::size_t header = 4 + 4 * dimensions;
   if (content.size() >= 4 &&
       (byte(0) != 0 || byte(1) != 0 || byte(2) != kUnsignedByte || byte(3) != dimensions)) {
-    static constexpr char kHex[] = "0123456789abcdef";
-    std::string magic;
-    for (std::size_t i = 0; i < 4; ++i) magic += {kHex[byte(i) / 16], kHex[byte(i) % 16]};
-    throw DataError("'" + path + "' is not an IDX file of " + what + ": it starts with 0x" + magic +
-                    " where 0x0000080" + std::to_string(dimensions) +
+    throw DataError("'" + path + "' is not an IDX file of " + what + ": it starts with 0x" +
+                    hex_of(content.substr(0, 4)) + " where 0x0000080" + std::to_string(dimensions) +
                     " was expected; check which file it is");
   }
   if (content.size() < header) {

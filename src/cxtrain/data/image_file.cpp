@@ -8,6 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/hex.h"
 #include "cxtrain/data/decode_image.h"
 
 namespace cxtrain {
@@ -25,17 +26,6 @@ void require_decodable(std::int64_t height, std::int64_t width) {
                   " pixels are read; make the picture smaller, or remove it");
 }
 
-/// What a file is that is not a picture: "0x47494638".
-std::string first_bytes(std::string_view content) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string text = "0x";
-  for (const char c : content.substr(0, 4)) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += {kHex[byte / 16], kHex[byte % 16]};
-  }
-  return text;
-}
-
 at::Tensor decode_image(std::string_view content) {
   at::Tensor rows;
   const auto make = [&rows](std::int64_t height, std::int64_t width) {
@@ -50,7 +40,7 @@ at::Tensor decode_image(std::string_view content) {
   } else if (content.empty()) {
     throw DataError("is empty; fetch it again, or remove it");
   } else {
-    throw DataError("is neither a JPEG nor a PNG file: it begins with " + first_bytes(content) +
+    throw DataError("is neither a JPEG nor a PNG file: it begins with 0x" + hex_of(content.substr(0, 4)) +
                     "; convert it, or remove it");
   }
   return rows.permute({2, 0, 1});

@@ -139,7 +139,6 @@ Batch ImageFolder::get(std::int64_t index, SampleRandom& random) const {
 }
 
 void ImageFolder::on_after_batch_transfer(Batch& batch) const {
-  if (batch.tensors.empty()) return;
   at::Tensor& images = batch.tensors[0];
   if (images.scalar_type() != at::kByte || images.dim() != 4 || images.size(1) != 3) return;
   images = images.to(at::kFloat).div_(255);

@@ -186,11 +186,13 @@ std::int64_t WeightedSampler::size(std::int64_t samples) const {
 std::unique_ptr<const EpochOrder> WeightedSampler::order(std::int64_t, std::uint64_t seed,
                                                          std::int64_t epoch) const {
   if (replacement_) return std::make_unique<Draws>(alias_, seed, epoch);
-  // The samples of the largest keys log(u) / w.
+  // The samples of the largest keys log(u) / w. The keys are drawn in a layer of their own: augmentation
+  // draws from layer 0, and would depend on the choice.
+  constexpr int kLayer = -1;
   std::vector<std::pair<double, std::int64_t>> keys;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (weights_[i] == 0) continue;
-    SampleRandom random(seed, epoch, static_cast<std::int64_t>(i));
+    SampleRandom random(seed, epoch, static_cast<std::int64_t>(i), kLayer);
     keys.emplace_back(-std::log(1 - random.uniform()) / weights_[i], static_cast<std::int64_t>(i));
   }
   std::sort(keys.begin(), keys.end());
