@@ -175,6 +175,16 @@ TEST_CASE("weights in a checkpoint are compared with its checksums") {
                contains(code(MessageCode::bad_checkpoint)) && contains("model.safetensors"));
 }
 
+TEST_CASE("weights beside a manifest of another program are read") {
+  FaultyFilesystem files;
+  put_file(files, "/w.safetensors", safetensors_of(other_weights()));
+  put_file(files, "/manifest.json", R"({"name": "a web page", "icons": []})");
+  Net net;
+  CHECK_NOTHROW(load_weights(net, "/w.safetensors", NameMap(), files));
+  put_file(files, "/manifest.json", R"({"format": "cxtrain check)");
+  CHECK_THROWS_AS(load_weights(net, "/w.safetensors", NameMap(), files), CheckpointError);
+}
+
 TEST_CASE("a long list of names is cut") {
   std::vector<NamedTensor> tensors = other_weights();
   for (int i = 0; i < 40; ++i) tensors.push_back({"extra" + std::to_string(i), at::zeros({1})});

@@ -118,6 +118,11 @@ TEST_CASE("a pickle's values take memory in proportion to its bytes") {
   CHECK_NOTHROW(Pickle("(" + many + "t."));  // one value, however often
   CHECK_THAT(test::error_of([&] { Pickle{"(" + std::string(100'000, ']') + "t."}; }),
              test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains("more than"));
+  // A long text that is recalled as the name of one class after the other.
+  std::string names = text(std::string(100'000, 'x')) + "q\x01" + "0(";
+  for (int i = 0; i < 1000; ++i) names += "h\x01h\x01\x93";
+  CHECK_THAT(test::error_of([&] { Pickle{names + "t."}; }),
+             test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains("class names"));
 }
 
 TEST_CASE("pickles that are none are refused") {

@@ -143,6 +143,35 @@ TEST_CASE("tensors of other kinds are noted") {
   CHECK(read.skipped == std::vector<std::string>{"q"});
 }
 
+TEST_CASE("a conjugate or negative view is noted: its storage has other numbers") {
+  FaultyFilesystem files;
+  const auto with_metadata = [](const std::string& metadata) {
+    const std::string plain = pickled::tensor({});
+    return plain.substr(0, plain.size() - 2) + metadata + "tR";
+  };
+  const StoredWeights read =
+      read_pickled(files, pickled::dict({{"plain", with_metadata("N")},
+                                         {"none", with_metadata("}")},
+                                         {"conj", with_metadata(pickled::dict({{"conj", "\x88"}}))}}));
+  CHECK(names_in(read) == "none plain");
+  CHECK(read.skipped == std::vector<std::string>{"conj"});
+}
+
+TEST_CASE("modules that hold each other more than once do not fill the memory") {
+  const auto module = [](const std::vector<std::pair<std::string, std::string>>& modules) {
+    return pickled::global("__main__", "Net") + ")\x81" +
+           pickled::dict({{"_parameters", pickled::dict({{"w", pickled::tensor({})}})},
+                          {"_modules", pickled::dict(modules)}}) +
+           "b";
+  };
+  // Each level has the one below twice: 2^19 tensors in the innermost.
+  std::string program = module({}) + "q" + '\x01' + "0";
+  for (char level = 1; level < 20; ++level)
+    program += module({{"a", std::string("h") + level}, {"b", std::string("h") + level}}) + "q" +
+               static_cast<char>(level + 1) + "0";
+  CHECK_THAT(refusal_of_pickled(program + "h" + '\x14'), contains("too many tensors"));
+}
+
 TEST_CASE("pickled tensors that do not lie in their storage are refused") {
   const auto refusal = [](const pickled::Tensor& tensor) {
     return refusal_of_pickled(pickled::dict({{"a", pickled::tensor(tensor)}}));

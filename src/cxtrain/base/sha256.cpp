@@ -5,6 +5,7 @@
 #include <array>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hex.h"
 
 namespace cxtrain {
 namespace {
@@ -31,13 +32,7 @@ std::string Sha256::hex_digest() {
   unsigned int length = 0;
   require(EVP_DigestFinal_ex(context_.get(), digest.data(), &length), "EVP_DigestFinal_ex");
   require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) {
-    hex += kDigits[digest[i] >> 4];
-    hex += kDigits[digest[i] & 15];
-  }
-  return hex;
+  return hex_of({reinterpret_cast<const char*>(digest.data()), length});
 }
 
 }  // namespace cxtrain

@@ -7,6 +7,7 @@
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/checkpoint/shard_files.h"
 
 namespace cxtrain {
 namespace {
@@ -17,8 +18,15 @@ constexpr std::size_t kReadChunk = std::size_t{512} << 10;
 /// Large enough to keep a disk busy.
 constexpr std::size_t kWriteChunk = std::size_t{8} << 20;
 
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{64} << 20;
+
 std::string in_folder(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
+}
+
+bool is_file_of_checkpoint(const std::string& name) {
+  const bool is_numbered = name.starts_with("model") || name.starts_with("training");
+  return name == Manifest::kFile || name == kIndexFile || (is_numbered && name.ends_with(".safetensors"));
 }
 
 /// Removes a checkpoint's files, then the folder. The manifest goes first: a folder without a manifest is no
@@ -29,10 +37,7 @@ void remove_folder(Filesystem& files, const std::string& path) {
   if (!status) return;
   if (status->is_directory) {
     std::vector<std::string> names = files.list(path);
-    std::erase_if(names, [](const std::string& name) {
-      return name != Manifest::kFile && !name.ends_with(".safetensors") &&
-             !name.ends_with(".safetensors.index.json");
-    });
+    std::erase_if(names, [](const std::string& name) { return !is_file_of_checkpoint(name); });
     std::stable_partition(names.begin(), names.end(),
                           [](const std::string& name) { return name == Manifest::kFile; });
     for (const std::string& name : names) files.remove(in_folder(path, name));
@@ -165,19 +170,34 @@ Manifest read_manifest_of(Filesystem& files, const std::string& path) {
     throw CheckpointError("'" + path + "' is not a checkpoint: it lacks " + std::string(Manifest::kFile) +
                               (status->is_directory ? "" : "; a file of weights is read by --model.weights"),
                           MessageCode::checkpoint_missing);
-  constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{64} << 20;
   return manifest_from(read_whole_file(files, file, kMaxManifestBytes), file);
+}
+
+/// Returns what `read` reads. A path that leads nowhere is a CheckpointError.
+template <class Read>
+auto with_wrong_paths_refused(const Read& read) {
+  try {
+    return read();
+  } catch (const FileError& error) {
+    if (is_wrong_path(error)) throw CheckpointError(error.what(), message_code_of(error));
+    throw;
+  }
 }
 
 }  // namespace
 
 Manifest read_manifest(Filesystem& files, const std::string& path) {
-  try {
-    return read_manifest_of(files, path);
-  } catch (const FileError& error) {
-    if (is_wrong_path(error)) throw CheckpointError(error.what(), message_code_of(error));
-    throw;
-  }
+  return with_wrong_paths_refused([&] { return read_manifest_of(files, path); });
+}
+
+std::optional<Manifest> find_manifest(Filesystem& files, const std::string& path) {
+  return with_wrong_paths_refused([&]() -> std::optional<Manifest> {
+    const std::string file = in_folder(path, Manifest::kFile);
+    if (!files.status(file)) return std::nullopt;
+    const std::string text = read_whole_file(files, file, kMaxManifestBytes);
+    if (is_of_another_program(text)) return std::nullopt;
+    return manifest_from(text, file);
+  });
 }
 
 void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ void remove_checkpoint(Filesystem& files, const std::string& path);
 
 /// Reads PATH's manifest. Throws CheckpointError where there is none, or it is damaged.
 Manifest read_manifest(Filesystem& files, const std::string& path);
+/// Reads the manifest in a folder that may be no checkpoint; absent: the folder has none, or one of another
+/// program. Throws CheckpointError where the manifest is damaged.
+std::optional<Manifest> find_manifest(Filesystem& files, const std::string& path);
 
 /// Whether every file is as it was written; only the files whose number is `share` modulo `shares`, so that
 /// ranks divide the work. Throws CheckpointError naming the first that is not.

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/state_json.h"
@@ -47,6 +48,11 @@ std::string to_text(const Manifest& manifest) {
   json[kFormatVersion] = Manifest::kVersion;
   json[kChecksum] = checksum_of(dumped(json));
   return dumped(json);
+}
+
+bool is_of_another_program(std::string_view text) {
+  const Json json = parse_shallow_json<Json>(text);
+  return !json.is_discarded() && !json.contains(kFormat) && !json.contains(kFormatVersion);
 }
 
 Manifest manifest_from(std::string_view text, const std::string& path) {

@@ -88,6 +88,8 @@ struct Manifest {
 
 /// JSON with a checksum of itself.
 std::string to_text(const Manifest& manifest);
+/// Whether the text is JSON without the fields that every manifest of cxtrain has.
+bool is_of_another_program(std::string_view text);
 /// Throws CheckpointError where `text` is not, to the last byte, what `to_text` wrote, or a later version
 /// wrote it. `path`: for the message.
 Manifest manifest_from(std::string_view text, const std::string& path);

@@ -18,7 +18,7 @@ class PickleReader {
   PickleReader(std::string_view bytes, Pickle& pickle);
 
  private:
-  static constexpr std::size_t kMaxNodes = 10'000'000, kFewNodes = 1000;
+  static constexpr std::size_t kMaxNodes = 10'000'000, kFewNodes = 1000, kBytesOfFewGlobals = 65'536;
 
   /// An opcode, and what carries it out.
   struct Opcode {
@@ -85,6 +85,10 @@ class PickleReader {
   void push_integer(std::int64_t value) { push_node({.kind = Kind::integer, .integer = value}); }
   void push_text(std::string_view text) { push_node({.kind = Kind::text, .text = std::string(text)}); }
   void push_global(const std::string& module, const std::string& name) {
+    // Names may be recalled from the memo, in a few bytes.
+    bytes_of_globals_ += module.size() + name.size();
+    if (bytes_of_globals_ > kBytesOfFewGlobals + 4 * bytes_.size())
+      throw CheckpointError("its pickle has too many long class names for its size");
     push_node({.kind = Kind::global, .text = module + "." + name});
   }
   void push_items(Kind kind, std::vector<Id> items) { push_node({.kind = kind, .items = std::move(items)}); }
@@ -151,6 +155,7 @@ class PickleReader {
   const std::string_view bytes_;
   const std::size_t most_nodes_;
   std::size_t at_ = 0;
+  std::size_t bytes_of_globals_ = 0;
   std::deque<Pickle::Node>& nodes_;
   std::optional<Id> none_, true_, false_;
   std::vector<Id> stack_;

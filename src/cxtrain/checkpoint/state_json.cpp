@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hex.h"
 #include "cxtrain/base/shallow_json.h"
 
 namespace cxtrain {
@@ -29,17 +30,6 @@ std::int64_t elements_of(std::span<const std::int64_t> shape) {
     if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) refuse_json("an impossible shape");
   }
   return elements;
-}
-
-std::string hex_of(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string digits;
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    digits += kDigits[value >> 4U];
-    digits += kDigits[value & 15U];
-  }
-  return digits;
 }
 
 std::uint64_t number_from_hex(std::string_view digits) {

@@ -154,8 +154,13 @@ struct TensorPlace {
 /// Finds the tensors in a pickle.
 class TensorFinder {
  public:
-  TensorFinder(const std::shared_ptr<Archive>& archive, const Pickle& pickle, StoredWeights& weights)
-      : archive_(archive), pickle_(pickle), weights_(weights) {}
+  /// `pickled`: bytes of the pickle.
+  TensorFinder(const std::shared_ptr<Archive>& archive, const Pickle& pickle, std::size_t pickled,
+               StoredWeights& weights)
+      : archive_(archive),
+        pickle_(pickle),
+        weights_(weights),
+        most_bytes_((std::size_t{1} << 20) + 64 * pickled) {}
 
   void find() {
     const Node* state_dict = &pickle_.root();
@@ -209,10 +214,13 @@ class TensorFinder {
   bool add_tensor(const std::string& name, const Node& value) {
     const std::optional<TensorPlace> place = place_of(value);
     if (!place) {
-      if (is_rebuilt(value)) weights_.skipped.push_back(name);
+      if (!is_rebuilt(value)) return false;
+      count(name);
+      weights_.skipped.push_back(name);
       return false;
     }
     check_place(name, *place);
+    count(name);
     if (!names_.insert(name).second)
       archive_->refuse("it has two tensors of the name '" + shortened(name, 200) + "'");
     weights_.tensors.push_back(
@@ -221,6 +229,13 @@ class TensorFinder {
            return all.as_strided(place.shape, place.strides, place.offset).contiguous();
          }});
     return true;
+  }
+
+  /// A module may hold another one more than once, under several names.
+  void count(const std::string& name) {
+    constexpr std::size_t kBytesOfTensor = 256;
+    bytes_ += name.size() + kBytesOfTensor;
+    if (bytes_ > most_bytes_) archive_->refuse("its modules have too many tensors for its size");
   }
 
   bool is_rebuilt(const Node& value) const {
@@ -252,6 +267,9 @@ class TensorFinder {
     }
     const std::vector<Pickle::Id>& items = arguments->items;
     if (items.size() < (has_dtype ? 7 : 4)) return std::nullopt;
+    // A conjugate or negative view says so in metadata: its elements are not those of its storage.
+    const std::size_t metadata = has_dtype ? 7 : 6;
+    if (items.size() > metadata && !pickle_[items[metadata]].items.empty()) return std::nullopt;
     const Node& storage = pickle_[items[0]];
     if (storage.kind != Kind::persistent) return std::nullopt;
     const std::vector<Pickle::Id>& where = pickle_[storage.items[0]].items;
@@ -314,6 +332,8 @@ class TensorFinder {
   StoredWeights& weights_;
   std::set<std::string> names_;
   std::size_t visits_ = 0;
+  std::size_t bytes_ = 0;  ///< of tensors and their names, about
+  const std::size_t most_bytes_;
 };
 
 }  // namespace
@@ -337,7 +357,7 @@ StoredWeights open_torch_archive(Filesystem& files, const std::string& path) {
   } catch (const CheckpointError& reason) {
     archive->refuse(reason.what());
   }
-  TensorFinder(archive, *pickle, weights).find();
+  TensorFinder(archive, *pickle, text.size(), weights).find();
   return weights;
 }
 

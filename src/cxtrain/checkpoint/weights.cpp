@@ -9,13 +9,13 @@
 #include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/safetensors.h"
+#include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/torch_archive.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 StoredTensor stored(const std::shared_ptr<const SafetensorsFile>& file, const SafetensorsEntry& entry) {
   return {entry.name, entry.dtype, entry.shape, [file, &entry] { return file->read(entry); }};
@@ -128,10 +128,10 @@ StoredWeights open_verified_weights(Filesystem& files, const std::string& path) 
   StoredWeights weights = open_weights(files, path);
   const auto status = files.status(path);
   const std::string folder = status && status->is_directory ? path : parent_directory(path);
-  if (!files.status(folder + "/" + std::string(Manifest::kFile))) return weights;
-  Manifest manifest = read_manifest(files, folder);
-  std::erase_if(manifest.files, [](const CheckpointFile& file) { return !file.name.starts_with("model"); });
-  verify_files(files, folder, manifest);
+  std::optional<Manifest> manifest = find_manifest(files, folder);
+  if (!manifest) return weights;
+  std::erase_if(manifest->files, [](const CheckpointFile& file) { return !file.name.starts_with("model"); });
+  verify_files(files, folder, *manifest);
   return weights;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/hex.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/device/driver_library.h"
 
@@ -51,13 +52,8 @@ class CudaLibrary {
 
 /// As NVML writes it, without the prefix: "8a3c0d52-...".
 std::string uuid_text(const CudaUuid& uuid) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (std::size_t i = 0; i < uuid.bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kDigits[uuid.bytes[i] >> 4];
-    text += kDigits[uuid.bytes[i] & 15];
-  }
+  std::string text = hex_of({reinterpret_cast<const char*>(uuid.bytes.data()), uuid.bytes.size()});
+  for (const std::size_t dash : {20U, 16U, 12U, 8U}) text.insert(dash, 1, '-');
   return text;
 }
 

@@ -31,8 +31,6 @@ class PluginLoader {
   /// Names of this kind that are registered or have a file, sorted.
   std::vector<std::string> available(std::string_view kind) const;
 
-  const std::vector<std::string>& folders() const { return folders_; }
-
  private:
   void load(const std::string& path, bool trusted);
 
