@@ -118,7 +118,8 @@ class DdpStrategy final : public ReplicatedStrategy {
 
   /// Ranks of one node sum gradients where they lie.
   bool gradients_leave_node() const {
-    return context_->world.facts().num_nodes > 1 || communicator().node_memory() == nullptr;
+    return context_->world.size() > 1 &&
+           (context_->world.facts().num_nodes > 1 || communicator().node_memory() == nullptr);
   }
 
   /// `averaging`: the hook that averages; or null.

@@ -21,6 +21,17 @@ std::vector<std::int64_t> strides_of(const at::Tensor& tensor) {
   return {strides.begin(), strides.end()};
 }
 
+/// Brings the values of the rank `from` to all ranks. The buffer's memory may have gaps.
+void broadcast_buffer(const at::Tensor& buffer, Communicator& ranks, int from) {
+  const at::NoGradGuard no_grad;
+  const bool dense = buffer.is_non_overlapping_and_dense();
+  const at::Tensor values = dense ? buffer : buffer.contiguous();
+  ranks.broadcast(values, from);
+  if (dense) return;
+  ranks.join();
+  buffer.copy_(values);
+}
+
 }  // namespace
 
 StageModel::StageModel(Trainable& module, const Blocks& chain, const PipelineGrid& grid,
@@ -125,18 +136,17 @@ void StageModel::visit(const std::function<void(const NamedTensor&)>& visit) {
 }
 
 void StageModel::complete_buffers() {
-  const at::NoGradGuard no_grad;
   for (const Entry& entry : entries_) {
-    if (entry.is_buffer) column_->broadcast(entry.named.tensor, owner_in_column(entry));
+    if (entry.is_buffer) broadcast_buffer(entry.named.tensor, *column_, owner_in_column(entry));
   }
   column_->join();
 }
 
 void StageModel::bring_buffers() {
-  const at::NoGradGuard no_grad;
   for (const Entry& entry : entries_) {
     // The first rank of a stage has column 0.
-    if (entry.is_buffer) world_->broadcast(entry.named.tensor, owner_in_column(entry) * grid_.columns());
+    if (entry.is_buffer)
+      broadcast_buffer(entry.named.tensor, *world_, owner_in_column(entry) * grid_.columns());
   }
   world_->join();
 }

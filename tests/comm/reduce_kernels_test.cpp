@@ -80,6 +80,15 @@ TEST_CASE("reduce_elements takes minimum, maximum and mean") {
   }
 }
 
+TEST_CASE("the mean of bytes has any divisor") {
+  const at::Tensor value = at::full({3}, 200, at::kByte);
+  for (const auto& [divisor, expected] : {std::pair{3, 66}, std::pair{256, 0}, std::pair{300, 0}}) {
+    std::vector<at::Tensor> mean{at::empty({3}, at::kByte)};
+    reduce_elements(at::kByte, ReduceOp::avg, sources({value}), destinations(mean), 3, divisor);
+    CHECK(at::equal(mean[0], at::full({3}, expected, at::kByte)));
+  }
+}
+
 TEST_CASE("16-bit sums round once") {
   const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
   std::vector<at::Tensor> inputs;

@@ -81,7 +81,7 @@ TEST_CASE("a bucket waits for those before it, and a missing gradient for finish
   reducer.begin_backward(true);
   reducer.zero_gradients();
   chain.parameters[0].tensor.mul(chain.parameters[1].tensor).sum().backward();
-  CHECK(communicator.calls.size() < 3);
+  CHECK(communicator.calls.empty());
   reducer.finish();
   CHECK(communicator.calls.size() == 4);
   CHECK(chain.parameters[2].tensor.grad().abs().sum().item<float>() == 0);

@@ -1,6 +1,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <type_traits>
@@ -225,6 +226,36 @@ TEST_CASE("an uneven last batch counts every sample once with `exact`, like one 
   options.data.uneven = Uneven::exact;
   CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options),
                      1e-5, 1e-7));
+}
+
+TEST_CASE("ranks that skip an uneven batch are left out with the weight of their samples") {
+  /// Trains with one sample, so that the mean over any samples is the same.
+  class Skipping : public Regression {
+   public:
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      if (batch.size < 8 && global_rank() > 0) return {};
+      Batch same;
+      same.size = batch.size;
+      same.tensors = {at::ones({batch.size, 6}), at::ones({batch.size, 2})};
+      return Regression::training_step(same, idx);
+    }
+  };
+  const int ranks = test_world().size();
+  const std::int64_t samples = 25 * ranks + 1;  // rank 0 has two samples of the last batch
+  ToyData shards(samples, 8), whole(samples, 8 * ranks);
+  Options options = twenty_steps();
+  options.data.uneven = Uneven::exact;
+  CHECK(at::allclose(train_together<Skipping>(shards, options), train_alone<Skipping>(whole, options), 1e-5,
+                     1e-7));
+}
+
+TEST_CASE("one rank does not round gradients, which it sends to nobody") {
+  ToyData data(64, 8);
+  Options options = twenty_steps();
+  const at::Tensor exact = train_alone<Regression>(data, options);
+  options.trainer.strategy = "ddp";
+  options.strategy.args["comm_hook"] = GENERATE("bf16", "fp16", "auto");
+  CHECK(at::equal(train_alone<Regression>(data, options), exact));
 }
 
 TEST_CASE("clipping by norm and by value agrees with one process") {

@@ -113,6 +113,21 @@ TEST_CASE("what a hook writes to the parameters counts once, whichever rank writ
   CHECK(at::allclose(test::flat_parameters(together), test::flat_parameters(alone), 1e-5, 1e-7));
 }
 
+TEST_CASE("a hook that looks at gradients changes no step") {
+  class Looks : public Callback {
+   public:
+    void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+      run.optimizers().front()->gradients();
+    }
+    void on_after_backward(Run& run) override { run.optimizers().front()->gradients(); }
+  };
+  const Options options = divided_by(GENERATE("ddp", "ddp divided", "zero 2"), test::quiet(""));
+  Regression looked_at, alone;
+  train_together(looked_at, options, std::make_unique<Looks>());
+  train_together(alone, options);
+  CHECK(at::equal(test::flat_parameters(looked_at), test::flat_parameters(alone)));
+}
+
 TEST_CASE("ranks that skip a batch are left out of the average, and steps that all skip do not happen") {
   /// Rank 0 has a loss in each second batch, the others in none. Everywhere the samples are the same.
   class Skipping : public Regression {

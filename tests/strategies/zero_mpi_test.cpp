@@ -191,6 +191,22 @@ struct PartlyFrozen : CutModel<Adam> {
   }
 };
 
+/// Has parameters without elements, one of them the only frozen one.
+struct WithEmpty : CutModel<Adam> {
+  WithEmpty() {
+    empty = register_parameter("empty", at::zeros({0, 3}));
+    register_parameter("frozen", at::zeros({0}), /*requires_grad=*/false);
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+    return CutModel<Adam>::training_step(batch, idx).loss + empty.sum();
+  }
+  at::Tensor empty;
+};
+
+TEST_CASE("parameters without elements are left whole", "[zero]") {
+  check_equals_ddp<WithEmpty>(some_epochs(), Gathering::impossible);
+}
+
 TEST_CASE("frozen parameters are divided, and are trained as under ddp once they are not frozen", "[zero]") {
   check_equals_ddp<PartlyFrozen>(some_epochs());
 }

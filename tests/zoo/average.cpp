@@ -18,6 +18,7 @@ class AverageGradients final : public cxtrain::LocalGradients {
     LocalGradients::zero_gradients();
     averaged_ = false;
   }
+  void begin_backward(bool /*completes_step*/) override { averaged_ = false; }
   void complete() override {
     if (std::exchange(averaged_, true)) return;
     for (cxtrain::NamedTensor& parameter : parameters()) {

@@ -16,8 +16,8 @@ namespace cxtrain {
 ///
 /// Memory from `allocate`, and from the pool of `node_memory`, lies in windows that the ranks of a node
 /// share, and is reduced and gathered there (`WindowCollectives`). Its sums over several nodes travel by TCP,
-/// beside the caller's work, or by MPI. Any other memory goes by MPI, and so does what is gathered over
-/// several nodes.
+/// beside the caller's work, or by MPI; so does what is gathered, if all nodes have equally many ranks. Any
+/// other memory goes by MPI.
 class HostCommunicator final : public Communicator {
  public:
   /// Collective. The world outlives it; its watchdog bounds every wait.

@@ -212,7 +212,7 @@ template <class Loops, class T>
 void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t count, int divisor) {
   reduce_plain<Loops, T>(op, src, dst, count, [divisor](T* x, std::size_t n) {
     if (divisor == 1) return;
-    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(x[i] / static_cast<T>(divisor));
+    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(x[i] / divisor);
   });
 }
 

@@ -52,7 +52,6 @@ Statistics gather_statistics(const at::Tensor& input, Communicator& communicator
     own.narrow(0, 2 * channels, 1).fill_(values);
   }
   communicator.all_reduce(ranks, ReduceOp::sum);
-  communicator.join();
 
   const at::Tensor counts = ranks.narrow(1, 2 * channels, 1), means = ranks.narrow(1, 0, channels);
   const at::Tensor total = counts.sum();
@@ -104,7 +103,6 @@ struct HostBatchNorm : torch::autograd::Function<HostBatchNorm> {
     Communicator& communicator = saved_communicator(*context);
     const at::Tensor sums = at::stack({of_bias, of_weight}).to(at::kDouble);
     communicator.all_reduce(sums, ReduceOp::sum);
-    communicator.join();
     const at::Tensor means = sums.div_(saved[4]).to(dtype);
 
     // factor * (gradient - means[0] - normal * means[1]), where normal = (input - mean) * scale, is linear in

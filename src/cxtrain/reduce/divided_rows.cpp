@@ -35,6 +35,7 @@ std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters,
   for (std::vector<std::size_t>* const order : {&trained, &frozen}) {
     if (row_bytes > 0) std::reverse(order->begin(), order->end());
     for (BucketPlan& bucket : plan_buckets(shapes, *order, row_bytes, row_bytes)) {
+      if (bucket.numel == 0) continue;  // nothing can be mapped, and its parameters are left whole
       std::vector<std::int64_t> sizes;
       for (const std::size_t i : bucket.parameters) sizes.push_back(shapes[i].numel);
       const at::Tensor& first = parameters[bucket.parameters.front()].tensor;

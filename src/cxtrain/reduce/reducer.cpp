@@ -56,7 +56,7 @@ void Reducer::allocate_arenas() {
   // buckets.
   std::vector<std::size_t> everything(parameters_.size());
   std::iota(everything.begin(), everything.end(), std::size_t{0});
-  const std::int64_t flags = carries_flags_ ? kStepFlags : 0;
+  const std::int64_t flags = carries_flags_ ? gap_before_flags() + kStepFlags : 0;
   for (const BucketPlan& plan : plan_buckets(shapes(), everything, 0, 0)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel + flags, first.scalar_type(), first.device()));
@@ -119,14 +119,20 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
   find_exact_buckets();
 }
 
+/// Flags are large, gradients may be small. In one block of ScaledHalf they would share a power of two, and
+/// the gradients would round to zero.
+std::int64_t Reducer::gap_before_flags() const {
+  return options_.wire_dtype == at::kHalf ? static_cast<std::int64_t>(ScaledHalf::kValues) : 0;
+}
+
 /// The last bucket is the last one of its arena, which has room for the flags behind it.
 void Reducer::add_flags() {
   Bucket& last = buckets_.back();
-  const std::int64_t gradients = last.flat.numel();
-  last.flat = last.flat.as_strided({gradients + kStepFlags}, {1});
-  flags_ = last.flat.narrow(0, gradients, kStepFlags);
+  const std::int64_t begin = last.flat.numel() + gap_before_flags();
+  last.flat = last.flat.as_strided({begin + kStepFlags}, {1});
+  flags_ = last.flat.narrow(0, begin, kStepFlags);
   one_ = at::ones({1}, flags_.options());
-  last.slices.push_back({gradients, flags_});
+  last.slices.push_back({begin, flags_});
 }
 
 bool Reducer::carry(std::uint64_t flags) {

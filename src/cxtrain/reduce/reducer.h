@@ -131,6 +131,7 @@ class Reducer final : private GradientListener {
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
+  std::int64_t gap_before_flags() const;
   void add_flags();
   void send(std::size_t index);
   /// Sends consecutive buckets of one arena as one message. For rehearsals.

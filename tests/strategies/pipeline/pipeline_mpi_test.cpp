@@ -268,10 +268,20 @@ TEST_CASE("frozen blocks and skipped batches change no bit", "[pipeline]") {
   check_equals_single<Partly>(some_epochs());
 }
 
+/// Has a buffer whose memory has gaps.
+struct GapsImpl : torch::nn::Module {
+  GapsImpl() { register_buffer("gaps", at::ones({6, 2}).slice(0, 0, 6, 2)); }
+  at::Tensor forward(const at::Tensor& input) { return input; }
+};
+TORCH_MODULE(Gaps);
+
 /// Batch norms learn from every micro-batch.
 class Norms : public Deep {
  public:
-  Norms() { add_block("norm", torch::nn::BatchNorm1d(2)); }
+  Norms() {
+    add_block("norm", torch::nn::BatchNorm1d(2));
+    add_block("gaps", Gaps());
+  }
 };
 
 TEST_CASE("buffers of blocks are those of one process on every rank", "[pipeline]") {
