@@ -23,6 +23,7 @@ TEST_CASE("arguments that a program gives in C++ have the ranges of the command 
              test::contains("DivergenceCheck::Args::every_n_train_steps"));
   CHECK_THAT(refusal_of<LossSpike>({.limits = {}, .every_n_train_steps = 0}),
              test::contains("LossSpike::Args::every_n_train_steps"));
+  CHECK_THAT(refusal_of<LossSpike>({.limits = {.window = 20, .in_a_row = 20}}), test::contains("in_a_row"));
   CHECK_THAT(refusal_of<Timer>({.seconds = -1}), test::contains("Timer::Args::seconds"));
   CHECK_THAT(refusal_of<EarlyStopping>({.monitor = "val_loss", .patience = -1}),
              test::contains("EarlyStopping::Args::patience"));

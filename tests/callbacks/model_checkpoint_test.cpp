@@ -93,6 +93,22 @@ TEST_CASE("a fit keeps the last epoch's checkpoint unless told otherwise", "[che
   }
 }
 
+TEST_CASE("a name has the epoch's value of a metric that is logged in both ways", "[checkpoint]") {
+  class Both : public test::Regression {
+   public:
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
+      log("both", 2.5, {.on_step = true, .on_epoch = true});
+      return loss(batch);
+    }
+  };
+  CheckpointSetting setting;
+  setting.options.trainer.max_epochs = 1;
+  setting.options.checkpoint.args = {{"filename", "{both:.1f}"}, {"save_on_train_epoch_end", "true"}};
+  Both model;
+  setting.fit(model, setting.data);
+  CHECK(setting.names() == Names{"both=2.5.ckpt"});
+}
+
 TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[checkpoint]") {
   CheckpointSetting setting;
   const std::vector<double> scores{0.5, 0.2, 0.9, 0.3, 0.4};

@@ -39,9 +39,11 @@ double train(const std::string& precision) {
     (policy.scale_gradients ? scaler.scale(loss) : loss).backward();
     for (const NamedTensor& parameter : net.parameters) gradients.push_back(parameter.tensor.grad());
     Optimizer::StepInputs inputs{.gradients = gradients};
+    at::Tensor found = scaler.none_found();
     if (policy.scale_gradients) {
-      scaler.unscale(gradients);
-      inputs.found_inf = &scaler.found_inf();
+      scaler.unscale(gradients, found);
+      scaler.note(found);
+      inputs.found_inf = &found;
     }
     optimizer->step(inputs);
     if (policy.scale_gradients) scaler.update();
@@ -66,8 +68,10 @@ TEST_CASE("an overflow on the GPU skips the step and halves the scale", "[gpu]")
   const double scale = scaler.current_scale();
   const auto step = [&](double gradient) {
     const std::vector<at::Tensor> gradients{at::full({100}, gradient, kGpu)};
-    scaler.unscale(gradients);
-    optimizer->step({.gradients = gradients, .found_inf = &scaler.found_inf()});
+    at::Tensor found = scaler.none_found();
+    scaler.unscale(gradients, found);
+    scaler.note(found);
+    optimizer->step({.gradients = gradients, .found_inf = &found});
     scaler.update();
   };
   step(std::numeric_limits<double>::infinity());

@@ -177,6 +177,23 @@ TEST_CASE("inputs that do not fit are refused, and a class out of range") {
              misuse);
   MeanAbsoluteError error;
   CHECK_THAT(test::error_of([&] { error.update(at::zeros({2}), at::zeros({2, 1})); }), misuse);
+  R2Score score({}), of_two({.outputs = 2});
+  CHECK_THAT(test::error_of([&] {
+               score.update(at::zeros({4, 2}), at::zeros({4, 2}));
+             }),
+             misuse && test::contains("outputs"));
+  CHECK_THAT(test::error_of([&] { of_two.update(at::zeros({4}), at::zeros({4})); }), misuse);
+}
+
+TEST_CASE("scores of variances are NaN without samples") {
+  CHECK(R2Score({}).compute().isnan().item<bool>());
+  CHECK(ExplainedVariance({}).compute().isnan().item<bool>());
+}
+
+TEST_CASE("of equal scores the first class is predicted") {
+  Accuracy metric({.classes = 10});
+  metric.update(at::zeros({4, 10}), at::zeros({4}, at::kLong));
+  CHECK(metric.compute().item<double>() == 1);
 }
 
 struct TwoOfAName : test::Regression {
@@ -211,6 +228,8 @@ TEST_CASE("the store refuses a metric that is no number, is not the model's, or 
   store.log("e", error, {});
   CHECK_THAT(test::error_of([&] { store.log("f", error, {}); }), misuse);
   CHECK_NOTHROW(store.log("g", error, {.on_step = false, .on_epoch = true}));
+  CHECK_THAT(test::error_of([&] { store.log("x", 1.0, {.on_step = false}); }),
+             misuse && test::contains("on_epoch"));
 }
 
 TEST_CASE("on_step is the batch's value, on_epoch that of all, and a reset begins the next epoch") {

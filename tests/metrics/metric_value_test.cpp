@@ -4,6 +4,8 @@
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -43,6 +45,20 @@ TEST_CASE("values from devices and from the host are one metric's") {
   CHECK(over_an_epoch(ReduceFx::max) == 8);
 }
 
+TEST_CASE("a NaN is the least and the largest number, whenever it comes") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const ReduceFx fx : {ReduceFx::min, ReduceFx::max}) {
+    MetricAccumulator first, last, other;
+    first.add(fx, nan, 1);
+    first.add(fx, 1.0, 1);
+    last.add(fx, 1.0, 1);
+    last.add(fx, nan, 1);
+    other.add(fx, 1.0, 1);
+    other.merge(fx, last);
+    for (const MetricAccumulator& each : {first, last, other}) CHECK(std::isnan(each.read(fx)));
+  }
+}
+
 TEST_CASE("a metric of a device may be logged in inference mode and outside of it") {
   const LogRule rule{
       .hook = "validation_step", .phase = LogRule::Phase::evaluation, .allowed = LogRule::Allowed::both};
@@ -58,6 +74,17 @@ TEST_CASE("a metric of a device may be logged in inference mode and outside of i
   store.enter({&rule, 4});
   for (int i = 0; i < 4; ++i)
     CHECK_NOTHROW(log_one(store, inference_first == (i % 2 == 0), {.reduce_fx = fx}));
+}
+
+TEST_CASE("values on a device are left out where nobody may wait for the device") {
+  constexpr LogRule rule{"training_step", LogRule::Phase::training, LogRule::Allowed::both,
+                         /*on_step=*/true};
+  MetricStore store;
+  store.enter({&rule, 1});
+  store.log("number", 2.0, {});
+  store.log("tensor", on_device(3), {});
+  store.log("gpu", at::empty({}, at::TensorOptions(at::kMeta).dtype(at::kFloat)), {});
+  CHECK(store.all_on_host() == std::map<std::string, double>{{"number", 2}, {"tensor", 3}});
 }
 
 TEST_CASE("on another number of ranks rank 0 takes over what every rank has logged in an epoch") {

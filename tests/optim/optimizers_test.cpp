@@ -194,6 +194,42 @@ TEST_CASE("parameter groups have rates and decays of their own") {
              test::contains(test::code(MessageCode::bad_model)) && test::contains("two groups"));
 }
 
+TEST_CASE("groups of LibTorch's optimizers have decays of their own") {
+  Pair pair;
+  OptimizerSetup setup{.optimizer = Rmsprop{.lr = 0.01, .weight_decay = 0.3}};
+  setup.groups = {{.parameters = {pair.ours[1].tensor}, .lr = {}, .weight_decay = 0.0}};
+  const auto ours = make_optimizer(setup, pair.ours);
+  torch::optim::RMSprop decays(std::vector{pair.theirs[0], pair.theirs[2]},
+                               torch::optim::RMSpropOptions(0.01).weight_decay(0.3)),
+      stays(std::vector{pair.theirs[1]}, torch::optim::RMSpropOptions(0.01));
+  for (int step = 0; step < 5; ++step) {
+    pair.set_gradients();
+    const auto gradients = pair.gradients();
+    ours->step({.gradients = gradients});
+    decays.step();
+    stays.step();
+  }
+  pair.check_equal();
+  setup.optimizer = Lbfgs{};
+  CHECK_THAT(test::error_of([&] { make_optimizer(setup, pair.ours); }),
+             test::contains(test::code(MessageCode::bad_model)) && test::contains("weight_decay"));
+}
+
+TEST_CASE("LibTorch's optimizers resume with the options of this run") {
+  Pair saved, resumed;
+  const auto before = make_optimizer({.optimizer = Rmsprop{.lr = 0.01}}, saved.ours);
+  saved.set_gradients();
+  const auto gradients = saved.gradients();
+  before->step({.gradients = gradients});
+  const auto after = make_optimizer({.optimizer = Rmsprop{.lr = 0.01, .weight_decay = 0.5}}, resumed.ours);
+  after->load(before->state());
+  std::vector<at::Tensor> zeros;
+  for (const NamedTensor& parameter : resumed.ours) zeros.push_back(at::zeros_like(parameter.tensor));
+  after->step({.gradients = zeros});
+  for (std::size_t i = 0; i < zeros.size(); ++i)
+    CHECK_FALSE(at::equal(resumed.ours[i].tensor, resumed.theirs[i]));  // they have decayed
+}
+
 TEST_CASE("a gradient counts by its elements, however it lies in memory") {
   const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Adam{}));
   const at::Tensor start = at::rand({4, 3, 5, 5}), gradient = at::rand({4, 3, 5, 5});

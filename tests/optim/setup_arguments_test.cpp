@@ -38,6 +38,13 @@ TEST_CASE("every optimizer and schedule is right by default, but for milestones,
   }
 }
 
+TEST_CASE("a plateau that counts steps is refused") {
+  OptimizerSetup setup{.schedule = PlateauSchedule{.monitor = "val_loss"}, .interval = Interval::epoch};
+  CHECK(refused(setup).empty());
+  setup.interval = Interval::step;
+  CHECK(refused(setup) == "lr_scheduler.interval");
+}
+
 TEST_CASE("what an optimizer cannot work with is refused by its option") {
   for (const double wrong : {kNan, kInf, -kInf, -1.0, -1e-300}) {
     CHECK(refused({.optimizer = Sgd{.lr = wrong}}) == "optimizer.lr");

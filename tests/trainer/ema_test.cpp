@@ -180,5 +180,15 @@ TEST_CASE("a resumed training has the same averages to the bit") {
   CHECK(same(copies_of(resumed), copies_of(whole)));
 }
 
+TEST_CASE("two averages are refused: a validation can use one of them") {
+  EmaRun setting;
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback<Ema>({.decay = 0.9});
+  trainer.add_callback<Ema>({.decay = 0.5});
+  Regression model;
+  CHECK_THAT(test::error_of([&] { trainer.fit(model, setting.data); }),
+             test::contains(test::code(MessageCode::conflicting_options)) && test::contains("average"));
+}
+
 }  // namespace
 }  // namespace cxtrain

@@ -25,7 +25,7 @@ namespace {
 using test::flat_parameters;
 
 /// How the model below steps its optimizers.
-enum class Way { minimize, by_hand };
+enum class Way { minimize, by_hand, clipped_by_norm, clipped_by_value };
 
 /// A generator and a discriminator; each batch brings its noise along, so that ranks add nothing of their
 /// own.
@@ -60,6 +60,9 @@ class Gan : public Module {
     const Toggle only = optimizer.toggle();
     optimizer.zero_grad();
     manual_backward(loss());
+    if (way_ == Way::clipped_by_norm) optimizer.clip(0.05);
+    if (way_ == Way::clipped_by_value) optimizer.clip(0.05, GradientClipAlgorithm::value);
+    CHECK(optimizer.gradients().size() == 2);
     optimizer.step();
   }
   static at::Tensor judged(const at::Tensor& scores, double truth) {
@@ -122,14 +125,14 @@ at::Tensor of_one_process(Way way, const Options& options, std::int64_t samples 
 }
 
 TEST_CASE("manual optimization on several ranks trains as on one, with uneven last batches") {
-  const Way way = GENERATE(Way::minimize, Way::by_hand);
+  const Way way = GENERATE(Way::minimize, Way::by_hand, Way::clipped_by_norm, Way::clipped_by_value);
   const std::int64_t samples = GENERATE(29, 25, 24);  // of the last batch: five, one, twelve
   Options options = of_fit("ddp", "");
   options.data.uneven = Uneven::exact;
   options.trainer.precision = "64-true";  // Adam divides by small gradients, and magnifies rounding
   Gan model(way);
   const at::Tensor parameters = fitted(test_world(), model, options, samples);
-  const at::Tensor alone = of_one_process(Way::minimize, options, samples);
+  const at::Tensor alone = of_one_process(way == Way::by_hand ? Way::minimize : way, options, samples);
   CAPTURE(samples, (parameters - alone).abs().max().item<double>());
   CHECK(parameters.allclose(alone, 1e-9, 1e-10));
   const std::int64_t batches = samples > 24 ? 3 : 2;
@@ -284,7 +287,8 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
     Warm() : TwoLayers(1) {}
     Optimizers configure_optimizers() override {
       return OptimizerSetup{.optimizer = Sgd{.lr = 0.1},
-                            .groups = {{.parameters = first_->parameters(), .lr = 0.2}}};
+                            .groups = {{.parameters = {}, .lr = 7},  // has no part in the optimizer
+                                       {.parameters = first_->parameters(), .lr = 0.2}}};
     }
     void optimizer_step(OptimizerRef& optimizer) override {
       if (global_step() == 1) return;
@@ -306,6 +310,60 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
   fitted(test_world(), model, options);
   CHECK(model.rate == 0.4);
   CHECK(model.moved.allclose(model.gradient.mul(-0.2), 1e-5, 1e-7));  // the second group's rate is half of it
+}
+
+TEST_CASE("a rate that a model sets holds until the schedule moves") {
+  struct Sets : TwoLayers {
+    explicit Sets(std::int64_t its_step_size) : TwoLayers(1), step_size(its_step_size) {}
+    Optimizers configure_optimizers() override {
+      return Sgd{.lr = 0.1}.with(StepSchedule{.step_size = step_size, .gamma = 0.1});
+    }
+    void optimizer_step(OptimizerRef& optimizer) override {
+      if (global_step() == 1) optimizer.set_lr(0.05);
+      optimizer.step();
+      rate = optimizer.lr();
+    }
+    const std::int64_t step_size;
+    double rate = 0;
+  };
+  Sets keeps(100), moves(2);
+  fitted(test_world(), keeps, of_fit("ddp", ""));
+  CHECK(keeps.rate == 0.05);
+  fitted(test_world(), moves, of_fit("ddp", ""));
+  CHECK(moves.rate == Catch::Approx(0.01));
+}
+
+TEST_CASE("in manual optimization an overflow of one optimizer's gradients skips its step alone") {
+  struct Overflows : TwoLayers {
+    Overflows() : TwoLayers(1) { automatic_optimization = false; }
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
+      OptimizerRef &first = optimizer("first"), &second = optimizer("second");
+      first.zero_grad();
+      second.zero_grad();
+      const double factor = global_step() == 1 ? 1e38 : 1;
+      const at::Tensor of_first = first_->forward(batch[0]).to(at::kFloat).square().mean() * 0.01;
+      const at::Tensor of_second =
+          second_->forward(batch[0].narrow(1, 0, 4)).to(at::kFloat).square().mean() * 0.01;
+      manual_backward(of_first + of_second * factor);
+      first.clip(1);
+      second.clip(1);
+      const at::Tensor before = test::flat_parameters(*this);
+      first.step();
+      second.step();
+      const at::Tensor change = test::flat_parameters(*this) - before;
+      const std::int64_t elements = first_->weight.numel() + first_->bias.numel();
+      moved.push_back({change.narrow(0, 0, elements).ne(0).any().item<bool>(),
+                       change.narrow(0, elements, change.numel() - elements).ne(0).any().item<bool>()});
+      return {};
+    }
+    std::vector<std::pair<bool, bool>> moved;
+  };
+  Options options = of_fit("ddp", "");
+  options.trainer.max_steps = 3;
+  options.trainer.precision = "16-mixed";
+  Overflows model;
+  CHECK(fitted(test_world(), model, options).isfinite().all().item<bool>());
+  CHECK(model.moved == std::vector<std::pair<bool, bool>>{{true, true}, {true, false}, {true, true}});
 }
 
 TEST_CASE("gradients of a backward that the trainer has not seen are refused") {
@@ -421,10 +479,19 @@ TEST_CASE("what a model does wrong with its optimizers is said") {
   accumulates.automatic_optimization = false;
   options.trainer.accumulate_grad_batches = 2;
   CHECK_THAT(error(accumulates), test::contains("use minimize()"));
+  Wrong adds(both, [](Wrong& w) {
+    for (int i = 0; i < 2; ++i) w.optimizer("a").minimize([&] { return w.first()[0].square().sum(); });
+  });
+  adds.automatic_optimization = false;
+  CHECK_THAT(error(adds), test::contains("twice in a batch"));
   options.trainer.accumulate_grad_batches = 1;
   options.optimizer.args["lr"] = "0.5";
   Wrong overridden(both);
   CHECK_THAT(error(overridden), test::contains("this model has several: a, b"));
+  options.optimizer.args.clear();
+  options.trainer.gradient_clip_val = 1;
+  Wrong clips([](Wrong&) -> Optimizers { return Lbfgs{}; });
+  CHECK_THAT(error(clips), test::contains("gradient_clip_val"));
   test_world().barrier();
 }
 

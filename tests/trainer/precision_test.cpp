@@ -97,23 +97,28 @@ TEST_CASE(
     "nothing") {
   GradScaler scaler(at::kCPU, {.initial_scale = 8, .growth_interval = 3});
   std::vector<at::Tensor> gradients{at::full({3}, 16.0), at::full({2}, 8.0, at::kDouble)};
-  scaler.unscale(gradients);
-  CHECK(scaler.found_inf().item<float>() == 0);
+  at::Tensor found = scaler.none_found();
+  scaler.unscale(gradients, found);
+  CHECK(found.item<float>() == 0);
   CHECK(gradients[0][0].item<float>() == 2);
   CHECK(gradients[1][0].item<float>() == 1);
   for (int i = 0; i < 3; ++i) scaler.update();
   CHECK(scaler.current_scale() == 16);
 
   gradients[0][1] = std::numeric_limits<float>::infinity();
-  scaler.unscale(gradients);
-  CHECK(scaler.found_inf().item<float>() == 1);
+  scaler.unscale(gradients, found);
+  CHECK(found.item<float>() == 1);
+  scaler.note(found);
+  scaler.note(scaler.none_found());  // of another optimizer
   scaler.update();
   CHECK(scaler.current_scale() == 8);
   CHECK(scaler.growth_tracker() == 0);
 
   scaler.restore(1024, 2);
   gradients[0].fill_(1);
-  scaler.unscale(gradients);
+  found.zero_();
+  scaler.unscale(gradients, found);
+  scaler.note(found);
   scaler.update();
   CHECK(scaler.current_scale() == 2048);
 }

@@ -283,7 +283,7 @@ inline Result train(const Case& what, Saver::Schedule schedule, Start start = {}
   trainer_options.precision = what.precision == "O2" ? "16-mixed" : what.precision;
   if (what.precision == "O2") trainer_options.amp_level = "O2";
   trainer_options.accumulate_grad_batches = what.accumulate;
-  trainer_options.gradient_clip_val = 1.0;
+  if (!needs_closure(what.setup.optimizer)) trainer_options.gradient_clip_val = 1.0;
   trainer_options.reload_dataloaders_every_n_epochs = 2;
   trainer_options.stochastic_weight_avg = what.weight_averaging;
   options.callbacks = {

@@ -38,6 +38,23 @@ TEST_CASE(
   CHECK(std::filesystem::exists(trainer.log_dir() + "/lr_find.csv"));
 }
 
+TEST_CASE("the learning rate finder writes down the rate of the optimizer, which groups follow") {
+  struct Grouped : Regression {
+    Optimizers configure_optimizers() override {
+      return OptimizerSetup{.optimizer = Sgd{.lr = 0.5},
+                            .groups = {{.parameters = first->parameters(), .lr = 0.0}}};
+    }
+  };
+  const test::TempDir dir;
+  SoloWorld world;
+  ToyData data(64, 64);
+  Grouped model;
+  Trainer trainer(world, test::quiet(dir.path()));
+  const LrFinderResult result = trainer.lr_find(model, data);
+  CHECK(result.rates.front() == Catch::Approx(1e-8));
+  CHECK(result.rates[10] / result.rates[9] == Catch::Approx(std::pow(1e8, 0.01)));
+}
+
 TEST_CASE("the suggestion is the rate at the steepest descent, ends and infinite losses left out") {
   LrFinderResult result;
   for (int i = 0; i < 30; ++i) {

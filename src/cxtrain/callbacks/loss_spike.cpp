@@ -13,7 +13,14 @@
 
 namespace cxtrain {
 
-LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) { require_fields(args); }
+LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) {
+  require_fields(args);
+  if (args.limits.in_a_row >= args.limits.window)
+    throw ConfigError("callbacks.loss_spike.in_a_row",
+                      std::to_string(args.limits.in_a_row) + " losses fill the window of " +
+                          std::to_string(args.limits.window) + ", and count as usual then",
+                      "use fewer, or a larger window", MessageCode::conflicting_options);
+}
 
 void LossSpike::on_train_start(Run& run) {
   detector_ = SpikeDetector(args_.limits);

@@ -97,7 +97,7 @@ void ModelCheckpoint::setup(Run& run, Stage stage) {
   due_.reset();
   planned_.reset();
   triggered_at_step_ = planned_at_step_ = -1;
-  failed_ = clock_rang_ = false;
+  failed_ = clock_rang_ = missed_metric_ = false;
 }
 
 void ModelCheckpoint::on_train_start(Run& run) {
@@ -172,6 +172,9 @@ std::optional<CheckpointPlan> ModelCheckpoint::plan_checkpoint(Run& run, const C
   if (!due && !must_save) return std::nullopt;
   std::optional<double> value;
   if (due) value = args_.monitor.empty() ? 0 : monitored(run, due->metrics_are_new && !must_save);
+  if (due && !value && run.rank() == 0 && !std::exchange(missed_metric_, true))
+    log_warning("step " + std::to_string(run.global_step()) + " has no checkpoint among the best: `" +
+                args_.monitor + "` (--checkpoint.monitor) has not been logged yet");
   std::optional<CheckpointPolicy::Decision> decision = policy_.decide(kept_, value, must_save);
   if (!decision) return std::nullopt;
   CheckpointPlan plan;
@@ -235,7 +238,14 @@ std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there)
 
 /// Of rank 0: the values in a name are its own.
 std::string ModelCheckpoint::checkpoint_name(Run& run, std::int64_t epoch) const {
-  std::map<std::string, double> values = run.metrics().all();
+  std::map<std::string, double> values;
+  for (const auto& [metric, value] : run.metrics().all()) {
+    values[metric] = value;
+    // A metric that is logged in both ways has the value of the epoch under its own name, too.
+    constexpr std::string_view kOfEpoch = "_epoch";
+    if (metric.ends_with(kOfEpoch))
+      values.try_emplace(metric.substr(0, metric.size() - kOfEpoch.size()), value);
+  }
   values["epoch"] = static_cast<double>(epoch);
   values["step"] = static_cast<double>(run.global_step());
   return folder_ + "/" + cxtrain::checkpoint_name(args_.filename, values, args_.auto_insert_metric_name);

@@ -52,10 +52,8 @@ struct MetricLine {
         value += other.value;
         break;
       case ReduceFx::min:
-        value = std::min(value, other.value);
-        break;
       case ReduceFx::max:
-        value = std::max(value, other.value);
+        value = extreme(fx, value, other.value);
         break;
     }
   }
@@ -117,10 +115,16 @@ MetricStore::Entry* MetricStore::find_or_create(std::string_view logged, const L
     throw TrainingError("log() in " + std::string(rule.hook) + ": a metric's name is one line of text",
                         MessageCode::log_misuse);
   }
+  const bool on_step = options.on_step.value_or(rule.on_step),
+             on_epoch = options.on_epoch.value_or(!rule.on_step);
+  if (!on_step && !on_epoch) {
+    throw TrainingError(call + ": neither on_step nor on_epoch, so no row would have the value; add on_epoch",
+                        MessageCode::log_misuse);
+  }
   Entry& added = entry_of(rule.hook, name);
   added.phase = rule.phase;
-  added.on_step = options.on_step.value_or(rule.on_step);
-  added.on_epoch = options.on_epoch.value_or(!rule.on_step);
+  added.on_step = on_step;
+  added.on_epoch = on_epoch;
   added.prog_bar = options.prog_bar;
   added.logger = options.logger;
   added.sync_dist = options.sync_dist;
@@ -350,9 +354,13 @@ std::vector<MetricStore::BarValue> MetricStore::bar_values() const {
   return all;
 }
 
-std::map<std::string, double> MetricStore::all() const {
+std::map<std::string, double> MetricStore::all() const { return newest_values(false); }
+std::map<std::string, double> MetricStore::all_on_host() const { return newest_values(true); }
+
+std::map<std::string, double> MetricStore::newest_values(bool on_host_only) const {
   std::map<std::string, std::pair<std::uint64_t, double>> latest;
   visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
+    if (on_host_only && !of_epoch && metric.step.waits()) return;
     auto& [changed, value] = latest[name];
     if (at < changed) return;
     changed = at;

@@ -33,6 +33,9 @@ struct LogRule {
   bool on_step = false;  ///< where the caller does not say; on_epoch is the opposite
 };
 
+/// The smaller (`ReduceFx::min`) or the larger number (`max`); NaN if one is NaN, as on a device.
+double extreme(ReduceFx fx, double a, double b);
+
 /// The last value of a metric, from the host or a tensor that may still be on its way from a device.
 class MetricScalar {
  public:
@@ -40,6 +43,8 @@ class MetricScalar {
   void set(const at::Tensor& value);
   double read() const;
   bool on_host() const { return !device_.defined(); }
+  /// Whether `read` waits for a device.
+  bool waits() const { return device_.defined() && !device_.is_cpu(); }
   /// As long as it is not on the host; else undefined.
   const at::Tensor& on_device() const { return device_; }
 
@@ -146,6 +151,8 @@ class MetricStore final : public MetricSink, public Stateful {
   std::vector<BarValue> bar_values() const;
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
+  /// The same without values that are on a GPU. Does not wait for a device.
+  std::map<std::string, double> all_on_host() const;
 
   std::string state_key() const override { return "metrics"; }
   void save(StateDict& state) const override;
@@ -193,6 +200,7 @@ class MetricStore final : public MetricSink, public Stateful {
   Latest latest(std::string_view name) const;
   template <class Visit>
   void visit_latest(Visit&& visit) const;
+  std::map<std::string, double> newest_values(bool on_host_only) const;
 
   ModelMetrics model_metrics_;
   std::vector<Entry> entries_;  // few: a linear search beats a map

@@ -7,8 +7,15 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace cxtrain {
+
+double extreme(ReduceFx fx, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+  return fx == ReduceFx::min ? std::min(a, b) : std::max(a, b);
+}
 
 void MetricScalar::set(double value) {
   host_ = value;
@@ -30,10 +37,8 @@ void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
       host += value;
       break;
     case ReduceFx::min:
-      host = on_host ? std::min(host, value) : value;
-      break;
     case ReduceFx::max:
-      host = on_host ? std::max(host, value) : value;
+      host = on_host ? extreme(fx, host, value) : value;
       break;
   }
   on_host = true;
@@ -64,9 +69,7 @@ double MetricAccumulator::read(ReduceFx fx) const {
   if (!device.defined()) return host;
   const auto there = device.item<double>();
   if (!on_host) return there;
-  if (fx == ReduceFx::min) return std::min(host, there);
-  if (fx == ReduceFx::max) return std::max(host, there);
-  return host + there;
+  return fx == ReduceFx::min || fx == ReduceFx::max ? extreme(fx, host, there) : host + there;
 }
 
 void MetricAccumulator::merge(ReduceFx fx, const MetricAccumulator& other) {
@@ -78,7 +81,7 @@ void MetricAccumulator::merge(ReduceFx fx, const MetricAccumulator& other) {
   } else if (!on_host) {
     host = value;
   } else {
-    host = fx == ReduceFx::min ? std::min(host, value) : std::max(host, value);
+    host = extreme(fx, host, value);
   }
   on_host = true;
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <limits>
 #include <sstream>
 
 #include "cxtrain/base/error.h"
@@ -21,10 +22,11 @@ void require_same_shape(const char* metric, const at::Tensor& preds, const at::T
 
 at::Tensor number() { return at::zeros({}, at::kDouble); }
 
-/// 1 - error / variance; 1 where both are 0, and 0 where only the variance is.
-at::Tensor explained(const at::Tensor& error, const at::Tensor& variance) {
+/// 1 - error / variance; 1 where both are 0, and 0 where only the variance is. NaN without samples.
+at::Tensor explained(const at::Tensor& error, const at::Tensor& variance, const at::Tensor& count) {
   const at::Tensor score = error.div(variance).neg().add(1);
-  return at::where(variance.ne(0), score, error.eq(0).to(at::kDouble));
+  const at::Tensor of_samples = at::where(variance.ne(0), score, error.eq(0).to(at::kDouble));
+  return of_samples.masked_fill(count.eq(0), std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
@@ -63,6 +65,13 @@ PairMoments::PairMoments(const char* metric, std::int64_t outputs)
 
 void PairMoments::add_pairs(const at::Tensor& a, const at::Tensor& b) {
   require_same_shape(metric_, a, b);
+  const bool has_columns = a.dim() == 2 ? a.size(1) == outputs_ : outputs_ == 1 && a.dim() < 2;
+  if (!has_columns) {
+    std::ostringstream text;
+    text << metric_ << ": preds of shape " << a.sizes() << ", where `outputs` is " << outputs_
+         << ": the shape is [N, outputs]" << (outputs_ == 1 ? ", or [N]" : "");
+    throw TrainingError(text.str(), MessageCode::log_misuse);
+  }
   if (a.numel() == 0) return;
   const auto columns = [&](const at::Tensor& values) {
     return here(values).to(at::kDouble).reshape({-1, outputs_});
@@ -87,7 +96,7 @@ void R2Score::update(const at::Tensor& preds, const at::Tensor& target) {
 at::Tensor R2Score::compute() const {
   const Moments sums = moments();
   const at::Tensor residuals = sums.c_aa.add(sums.count.mul(sums.mean_a.square()));
-  return explained(residuals, sums.c_bb).mean();
+  return explained(residuals, sums.c_bb, sums.count).mean();
 }
 
 ExplainedVariance::ExplainedVariance(const Args& args)
@@ -102,7 +111,7 @@ void ExplainedVariance::update(const at::Tensor& preds, const at::Tensor& target
 
 at::Tensor ExplainedVariance::compute() const {
   const Moments sums = moments();
-  return explained(sums.c_aa, sums.c_bb).mean();
+  return explained(sums.c_aa, sums.c_bb, sums.count).mean();
 }
 
 PearsonCorrCoef::PearsonCorrCoef(const Args& args)

@@ -7,6 +7,7 @@
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -18,10 +19,17 @@ namespace {
 
 using Groups = std::vector<torch::optim::OptimizerParamGroup>;
 
+void set_weight_decay(torch::optim::OptimizerOptions& options, double decay) {
+  if (auto* const rmsprop = dynamic_cast<torch::optim::RMSpropOptions*>(&options))
+    rmsprop->weight_decay(decay);
+  if (auto* const adagrad = dynamic_cast<torch::optim::AdagradOptions*>(&options))
+    adagrad->weight_decay(decay);
+}
+
 class LibTorchAdapter final : public Optimizer {
  public:
   LibTorchAdapter(const LibTorchOptimizer& config, const std::vector<ResolvedGroup>& groups,
-                  std::span<const Piece> pieces)
+                  std::span<const Piece> pieces, bool sets_decay)
       : name_(config.name),
         state_name_("libtorch." + name_ + (pieces.empty() ? "" : "." + pieces.front().name)),
         needs_closure_(config.needs_closure) {
@@ -43,6 +51,8 @@ class LibTorchAdapter final : public Optimizer {
                         "", MessageCode::bad_model);
     }
     optimizer_ = config.make(std::move(lists));
+    for (std::size_t i = 0; sets_decay && i < groups.size(); ++i)
+      set_weight_decay(optimizer_->param_groups()[i].options(), groups[i].weight_decay);
     set_lr_factor(1);
   }
 
@@ -95,6 +105,9 @@ class LibTorchAdapter final : public Optimizer {
   void load(std::span<const Piece> state) override {
     const at::Tensor bytes = saved_in(state).read();
     require_no_program(bytes, state_name_);
+    // LibTorch would go on with the saved ones.
+    std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+    for (auto& group : optimizer_->param_groups()) options.push_back(group.options().clone());
     try {
       torch::serialize::InputArchive archive = read(bytes);
       optimizer_->load(archive);
@@ -105,6 +118,8 @@ class LibTorchAdapter final : public Optimizer {
                            shortened(message_of(error), 300) + ")",
                        MessageCode::model_mismatch);
     }
+    for (std::size_t i = 0; i < options.size(); ++i)
+      optimizer_->param_groups()[i].set_options(std::move(options[i]));
     set_lr_factor(factor_);
   }
 
@@ -127,11 +142,24 @@ class LibTorchAdapter final : public Optimizer {
     throw StateError("the saved state lacks " + state_name_);
   }
 
-  static torch::serialize::InputArchive read(const at::Tensor& bytes) {
+  /// The tensors come to the parameters' device, whichever device they were saved from. The state of
+  /// parameters on several devices comes to the devices that it was saved from.
+  torch::serialize::InputArchive read(const at::Tensor& bytes) const {
     const at::Tensor flat = bytes.cpu().contiguous();
     torch::serialize::InputArchive archive;
-    archive.load_from(reinterpret_cast<const char*>(flat.const_data_ptr<std::uint8_t>()), flat.nbytes());
+    archive.load_from(reinterpret_cast<const char*>(flat.const_data_ptr<std::uint8_t>()), flat.nbytes(),
+                      only_device());
     return archive;
+  }
+
+  /// Of all parameters; absent: they lie on several.
+  std::optional<at::Device> only_device() const {
+    if (parameters_.empty()) return std::nullopt;
+    const at::Device first = parameters_.front().device();
+    const bool alike =
+        std::all_of(parameters_.begin(), parameters_.end(),
+                    [first](const at::Tensor& parameter) { return parameter.device() == first; });
+    return alike ? std::optional(first) : std::nullopt;
   }
 
   /// It reads them from its parameters.
@@ -177,8 +205,8 @@ LibTorchOptimizer libtorch_optimizer(const Lbfgs& config) {
 
 std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config,
                                                    const std::vector<ResolvedGroup>& groups,
-                                                   std::span<const Piece> pieces) {
-  return std::make_unique<LibTorchAdapter>(config, groups, pieces);
+                                                   std::span<const Piece> pieces, bool sets_decay) {
+  return std::make_unique<LibTorchAdapter>(config, groups, pieces, sets_decay);
 }
 
 }  // namespace cxtrain

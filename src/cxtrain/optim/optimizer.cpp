@@ -35,6 +35,17 @@ std::map<std::string_view, std::size_t> groups_by_name(const std::vector<Paramet
   return result;
 }
 
+/// Of an optimizer that has no weight decay, or keeps it to itself.
+void refuse_weight_decay(const std::vector<ParameterGroup>& groups) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].weight_decay)
+      throw ConfigError("optimizer",
+                        "parameter group " + std::to_string(g) +
+                            " has a weight_decay, and this optimizer takes none from a group",
+                        "leave it out, or use another optimizer", MessageCode::bad_model);
+  }
+}
+
 }  // namespace
 
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
@@ -67,14 +78,19 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
     throw ConfigError(std::move(problems));
   return std::visit(
       [&](const auto& config) -> std::unique_ptr<Optimizer> {
-        if constexpr (requires { libtorch_optimizer(config); }) {
-          return make_libtorch_optimizer(libtorch_optimizer(config),
-                                         resolve_groups(setup.groups, parameters, pieces, config.lr, 0),
-                                         pieces);
+        constexpr bool kHasDecay = requires { config.weight_decay; };
+        double decay = 0;
+        if constexpr (kHasDecay) {
+          decay = config.weight_decay;
         } else {
-          return std::make_unique<FusedOptimizer>(
-              config, resolve_groups(setup.groups, parameters, pieces, config.lr, config.weight_decay),
-              pieces);
+          refuse_weight_decay(setup.groups);
+        }
+        const std::vector<ResolvedGroup> groups =
+            resolve_groups(setup.groups, parameters, pieces, config.lr, decay);
+        if constexpr (requires { libtorch_optimizer(config); }) {
+          return make_libtorch_optimizer(libtorch_optimizer(config), groups, pieces, kHasDecay);
+        } else {
+          return std::make_unique<FusedOptimizer>(config, groups, pieces);
         }
       },
       setup.optimizer);

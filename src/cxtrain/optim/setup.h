@@ -218,7 +218,8 @@ struct ExponentialSchedule {
 
   void fields(auto&& field) { field("gamma", gamma, "factor of each count", Range::above(0)); }
 };
-/// OneCycleLR (Smith & Topin 2018) with cosine annealing: base is the peak.
+/// OneCycleLR (Smith & Topin 2018) with cosine annealing: base is the peak. The momentum stays, as with
+/// torch's `cycle_momentum=False`.
 struct OneCycleSchedule {
   std::int64_t total = 0;  ///< 0: to the end of the run
   double pct_start = 0.3;
@@ -258,7 +259,7 @@ using ScheduleConfig = std::variant<ConstantSchedule, CosineSchedule, StepSchedu
 struct OptimizerSetup {
   OptimizerConfig optimizer = Adam{};
   ScheduleConfig schedule = ConstantSchedule{};
-  /// Absent: the schedule's own, as on the command line (`interval_of`). Plateau always counts epochs.
+  /// Absent: the schedule's own, as on the command line (`interval_of`). A plateau counts epochs.
   std::optional<Interval> interval = {};
   std::vector<ParameterGroup> groups = {};
 };

@@ -155,6 +155,9 @@ std::vector<Problem> check_setup(const OptimizerSetup& setup) {
         check_rules(config, problems);
       },
       setup.schedule);
+  if (std::holds_alternative<PlateauSchedule>(setup.schedule) && setup.interval == Interval::step)
+    problems.push_back({"lr_scheduler.interval", "a plateau counts epochs, and step was asked for",
+                        "leave it out", MessageCode::conflicting_options});
   return problems;
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "cxtrain/tensor/layout.h"
 
@@ -22,18 +23,22 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
   return loss.mul(scale_.squeeze().to(loss.device(), scale_.scalar_type(), /*non_blocking=*/true));
 }
 
-void GradScaler::unscale(std::span<const at::Tensor> gradients) {
+void GradScaler::unscale(std::span<const at::Tensor> gradients, at::Tensor& found_inf) {
   at::reciprocal_out(inverse_scale_, scale_);
-  for_each_dtype_and_device({gradients.data(), gradients.size()}, [this](at::TensorList list) {
+  for_each_dtype_and_device({gradients.data(), gradients.size()}, [&](at::TensorList list) {
     const at::Device device = list[0].device();
     if (device == scale_.device()) {
-      return at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf_, inverse_scale_);
+      return at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf, inverse_scale_);
     }
     at::Tensor found = at::zeros({1}, found_inf_.options().device(device));
     at::_amp_foreach_non_finite_check_and_unscale_(list, found, inverse_scale_.to(device, at::kFloat));
-    at::maximum_out(found_inf_, found_inf_, found.to(scale_.device(), at::kFloat));
+    at::maximum_out(found_inf, found_inf, found.to(scale_.device(), at::kFloat));
   });
 }
+
+void GradScaler::note(const at::Tensor& found_inf) { at::maximum_out(found_inf_, found_inf_, found_inf); }
+
+at::Tensor GradScaler::none_found() const { return at::zeros_like(found_inf_); }
 
 void GradScaler::update() {
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor,

@@ -10,10 +10,10 @@ namespace cxtrain {
 
 /// Dynamic loss scaling for float16 gradients; defaults of torch.amp.GradScaler.
 ///
-/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped if
-/// `found_inf()` is 1, `update()`. All state stays on the device and nothing synchronises with the host.
-/// Ranks agree without a message: they scale alike, and an overflow on one rank makes the averaged gradients
-/// of all ranks infinite or NaN.
+/// A step: backward of `scale(loss)`; for each optimizer `unscale(gradients, found_inf)`, `note(found_inf)`,
+/// and an optimizer step that is skipped if `found_inf` is 1; `update()`. All state stays on the device and
+/// nothing synchronises with the host. Ranks agree without a message: they scale alike, and an overflow on
+/// one rank makes the averaged gradients of all ranks infinite or NaN.
 class GradScaler {
  public:
   struct Options {
@@ -27,13 +27,17 @@ class GradScaler {
 
   /// Returns the scaled loss. `loss` may be on another device than the scaler.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients, on any devices, by the scale, in place, and notes whether one is not finite,
-  /// until `update`.
-  void unscale(std::span<const at::Tensor> gradients);
-  /// float32 [1] on the scaler's device; 1 if the step is to be skipped.
-  const at::Tensor& found_inf() const { return found_inf_; }
+  /// Divides the gradients, on any devices, by the scale, in place. Sets `found_inf` to 1 if a gradient is
+  /// not finite; float32 [1] on the scaler's device.
+  void unscale(std::span<const at::Tensor> gradients, at::Tensor& found_inf);
+  /// Notes an overflow until `update`: `found_inf` is 1.
+  void note(const at::Tensor& found_inf);
+  /// 1 if an overflow was noted since the last `update`, else 0; float32 [1].
+  const at::Tensor& noted() const { return found_inf_; }
+  /// A `found_inf` that is 0.
+  at::Tensor none_found() const;
   /// Multiplies the scale by `backoff_factor` after an overflow, and by `growth_factor` after
-  /// `growth_interval` steps without one.
+  /// `growth_interval` steps without one. Gradients of one scale are all unscaled by then.
   void update();
 
   /// For checkpoints and logs; these synchronise with the host.

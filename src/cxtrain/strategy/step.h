@@ -70,11 +70,14 @@ class OneMicroStep final : public StepPlan {
 struct StepResult {
   bool loss = false;     ///< the loss of at least one micro-batch
   bool skipped = false;  ///< samples, but no loss: the model skipped them
+  /// Sum of the loss weights of this rank's micro-batches with samples; not combined over the ranks.
+  double weight = 0;
 
   /// Adds the loss of a micro-batch; undefined: there was none.
   void add(const MicroStep& micro, const at::Tensor& micro_loss) {
     loss = loss || micro_loss.defined();
     skipped = !loss && (skipped || micro.batch.size > 0);
+    if (micro.batch.size > 0) weight += micro.loss_weight;
   }
 };
 

@@ -54,8 +54,9 @@ class TrainedParameters {
   virtual void agree_on_overflow(const at::Tensor& found) = 0;
 
   /// Begins a change of the pieces: returns when no rank uses the parameters any more. The pieces then have
-  /// the model's values, also values that a hook has written to the parameters, alike on all ranks. Called
-  /// before the optimizer or other code reads or changes pieces. Collective.
+  /// the model's values, also values that a hook has written to the parameters, alike on all ranks. Master
+  /// weights keep their own values. Called before the optimizer or other code reads or changes pieces.
+  /// Collective.
   virtual void begin_update() {}
 
   /// Brings the whole model to every rank that needs it. Called after the optimizer or other code has changed

@@ -35,7 +35,10 @@ void FitLoop::show_limits() {
   progress.validates_at_epoch_end_only = cannot_validate_ || limits().validates_at_epoch_end_only();
 }
 
-void FitLoop::before_zero_grad() { context_.hooks.call(hooks::on_before_zero_grad); }
+void FitLoop::before_zero_grad() {
+  context_.hooks.call(hooks::on_before_zero_grad);
+  optimization_.expect_gradients();
+}
 void FitLoop::before_backward(const at::Tensor& loss) {
   if (!optimization_.is_manual()) begin_vote({.loss = true});  // backward takes a while
   context_.hooks.call(hooks::on_before_backward, loss);
@@ -66,7 +69,7 @@ void FitLoop::train_to_the_end() {
   if (checkpoints_ != nullptr) checkpoints_->reapply_loaded_state();
   vote();
   save_if_wanted();
-  if (resumed_ && done() && !context_.state.validation_due) warn_of_nothing_left();
+  if (resumed_ && at_limit() && !context_.state.validation_due) warn_of_nothing_left();
   while (!done() || context_.state.validation_due) run_epoch();
   vote();  // on what the last step's hooks have asked for
   save_if_wanted();
@@ -126,10 +129,15 @@ bool FitLoop::between_steps() const {
   return batch % limits().accumulate == 0 || batch == limits().train_batches;
 }
 
-bool FitLoop::done() const {
+bool FitLoop::at_limit() const {
   const TrainState& state = context_.state;
-  if (limits().max_steps >= 0 && state.global_step >= limits().max_steps) return true;
-  if (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs) return true;
+  return (limits().max_steps >= 0 && state.global_step >= limits().max_steps) ||
+         (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs);
+}
+
+bool FitLoop::done() const {
+  if (at_limit()) return true;
+  const TrainState& state = context_.state;
   return pending_.stop && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
 }
 

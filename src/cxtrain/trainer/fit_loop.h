@@ -68,6 +68,8 @@ class FitLoop final : private StepPlan, private StepObserver {
   bool stays_finite() const { return context_.parts.options.trainer.terminate_on_nan; }
   bool validation_due() const;
   bool validation_time_is_up() const;
+  /// Whether max_steps or max_epochs is reached.
+  bool at_limit() const;
   bool done() const;
   void warn_of_nothing_left() const;
   bool between_steps() const;

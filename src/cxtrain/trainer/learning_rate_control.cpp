@@ -54,14 +54,21 @@ void LearningRateControl::end_epoch() {
 
 void LearningRateControl::update() {
   if (held_) return;
-  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_factor(plateau_.factor);
   const std::int64_t count = interval_ == Interval::step ? steps_ : context_.state.epoch;
-  set_factor(schedule_factor(setup_.schedule, count, total_counts_));
+  const double next = std::holds_alternative<PlateauSchedule>(setup_.schedule)
+                          ? plateau_.factor
+                          : schedule_factor(setup_.schedule, count, total_counts_);
+  if (next == scheduled_) return;  // `set` holds until the schedule moves
+  scheduled_ = next;
+  set_factor(next);
 }
 
 void LearningRateControl::set(double lr) {
-  const double own = learning_rate(setup_);
-  const double base = setup_.groups.empty() ? own : setup_.groups.front().lr.value_or(own);
+  double base = learning_rate(setup_);
+  // The optimizer has no group without parameters.
+  const auto first = std::find_if(setup_.groups.begin(), setup_.groups.end(),
+                                  [](const ParameterGroup& group) { return !group.parameters.empty(); });
+  if (first != setup_.groups.end()) base = first->lr.value_or(base);
   if (base <= 0) throw TrainingError("optimizer " + name_ + ": set_lr needs a base learning rate above 0");
   set_factor(lr / base);
 }
@@ -73,6 +80,7 @@ void LearningRateControl::set_factor(double factor) {
 
 void LearningRateControl::save(StateDict& state) const {
   state.set("factor", factor_);
+  if (scheduled_) state.set("scheduled", *scheduled_);
   state.set("held", held_);
   state.set("steps", steps_);
   state.set("plateau_factor", plateau_.factor);
@@ -89,6 +97,7 @@ void LearningRateControl::load(const StateDict& state) {
   held_ = state.boolean("held");
   // An earlier checkpoint has one optimizer, which stepped in each step of the fit.
   steps_ = state.has("steps") ? state.integer("steps") : context_.state.global_step;
+  scheduled_ = state.has("scheduled") ? std::optional(state.real("scheduled")) : std::nullopt;
   set_factor(state.real("factor"));
 }
 

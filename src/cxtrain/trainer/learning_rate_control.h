@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cxtrain/optim/optimizer.h"
@@ -44,9 +45,10 @@ class LearningRateControl {
   Interval interval_;
   std::int64_t total_counts_;
   PlateauState plateau_;
-  double factor_ = 1;       ///< on the base learning rates
-  bool held_ = false;       ///< `factor_`
-  std::int64_t steps_ = 0;  ///< of this optimizer
+  double factor_ = 1;                ///< on the base learning rates
+  std::optional<double> scheduled_;  ///< the factor of the schedule, which `set` leaves as it is
+  bool held_ = false;                ///< `factor_`
+  std::int64_t steps_ = 0;           ///< of this optimizer
 };
 
 }  // namespace cxtrain

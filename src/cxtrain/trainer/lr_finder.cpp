@@ -14,13 +14,19 @@
 namespace cxtrain {
 namespace {
 
+/// Of the learning rate from step to step.
+double growth_of(const LrSweep& sweep) {
+  return std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training));
+}
+
 /// Writes down rates and losses, and stops once the loss runs away.
 class SweepRecorder final : public Callback {
  public:
-  SweepRecorder(LrFinderResult& result, double threshold) : result_(result), threshold_(threshold) {}
+  SweepRecorder(LrFinderResult& result, const LrSweep& sweep) : result_(result), sweep_(sweep) {}
 
+  /// The optimizer's rate; parameter groups have their own in proportion.
   void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
-    rate_ = run.optimizers().front()->lr();
+    rate_ = sweep_.min_lr * std::pow(growth_of(sweep_), run.global_step());
   }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) override {
     const at::Tensor& loss = output.loss;
@@ -34,14 +40,15 @@ class SweepRecorder final : public Callback {
     const double smoothed = average_ / (1 - std::pow(kBeta, steps));
     result_.rates.push_back(rate_);
     result_.losses.push_back(smoothed);
-    if (threshold_ > 0 && steps > 1 && !(smoothed <= threshold_ * best_))
+    const double threshold = sweep_.early_stop_threshold;
+    if (threshold > 0 && steps > 1 && !(smoothed <= threshold * best_))
       run.request_stop("", RequestedBy::all_ranks);
     if (steps == 1 || smoothed < best_) best_ = smoothed;
   }
 
  private:
   LrFinderResult& result_;
-  double threshold_;
+  const LrSweep& sweep_;
   double rate_ = 0, average_ = 0, best_ = 0;
 };
 
@@ -72,7 +79,7 @@ class SessionAgain {
 
 }  // namespace
 
-LrFinderResult find_learning_rate(Session& session, DataModule& data, const OptimizerSetup& setup,
+LrFinderResult find_learning_rate(Session& session, DataModule& data, NamedOptimizer swept,
                                   const LrSweep& sweep) {
   const TrainContext::Parts& parts = session.context().parts;
   const Options options = trial_options(parts.options, sweep);
@@ -80,14 +87,14 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, const Opti
                         parts.device, parts.generators, parts.input_dtype, parts.files});
   context.state.seed = options.seed.value_or(0);
   LrFinderResult result;
-  context.hooks.add(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
+  context.hooks.add(std::make_unique<SweepRecorder>(result, sweep));
 
-  OptimizerSetup swept = with_learning_rate(setup, sweep.min_lr);
-  swept.interval = Interval::step;
-  swept.schedule = ExponentialSchedule{
-      .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
+  swept.frequency = 1;
+  swept.setup = with_learning_rate(std::move(swept.setup), sweep.min_lr);
+  swept.setup.interval = Interval::step;
+  swept.setup.schedule = ExponentialSchedule{.gamma = growth_of(sweep)};
   FitData loaders(parts.world, RunLoaders(session.context()), data, options.trainer, std::nullopt);
-  const auto optimization = session.make_optimization(context, {{"", swept}}, loaders.limits());
+  const auto optimization = session.make_optimization(context, {std::move(swept)}, loaders.limits());
   const ModelSnapshot snapshot(parts, *optimization);
   const SessionAgain attached(session);
   attach(parts.module, &context.metrics, &context.run);

@@ -123,7 +123,8 @@ class Module : public torch::nn::Module, public HyperparametersMixin, private Tr
 
   /// Change a batch before and after its transfer to `device()`: Lightning's hooks of these names. Not called
   /// for a batch without samples, nor if the data module overrides the hook. The tensors keep the samples in
-  /// dimension 0. `context`: the stage, and random numbers that a resumed run draws again.
+  /// dimension 0. `context`: the stage, and random numbers that a resumed run draws again. On a CPU the
+  /// dataset's own method has finished the batch before both, on a GPU between them.
   ///
   ///     void on_after_batch_transfer(cxtrain::Batch& batch, cxtrain::BatchContext& context) override {
   ///       if (context.stage() != cxtrain::Stage::fit) return;

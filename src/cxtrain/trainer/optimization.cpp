@@ -133,10 +133,12 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
   const bool apart = context.parts.strategy.ranks_update_apart();
   for (std::size_t i = 0; i < setups.size(); ++i) {
     if (needs_closure(setups[i].setup.optimizer) &&
-        (limits.accumulate > 1 || precision.scale_gradients || apart)) {
+        (limits.accumulate > 1 || precision.scale_gradients || apart ||
+         context.parts.options.trainer.gradient_clip_val.value_or(0) > 0)) {
       throw ConfigError("optimizer",
                         "an optimizer that evaluates the loss itself works with neither "
-                        "accumulate_grad_batches nor 16-mixed nor strategy.model_averaging_period",
+                        "accumulate_grad_batches nor gradient_clip_val nor 16-mixed nor "
+                        "strategy.model_averaging_period",
                         "leave these out, or use another optimizer", MessageCode::conflicting_options);
     }
     optimizers_.push_back(std::make_unique<TrainedOptimizer>(
@@ -146,6 +148,17 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
     pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
   }
   context_.progress.optimizers = this;
+}
+
+void Optimization::begin(const MicroStep& micro, bool uneven) {
+  expect_gradients();
+  for (const auto& optimizer : optimizers_) optimizer->begin_batch();
+  shared_.begin(micro, uneven);
+}
+
+void Optimization::expect_gradients() {
+  if (shared_.is_manual()) return;
+  for (const auto& optimizer : optimizers_) optimizer->end_step();
 }
 
 void Optimization::complete() {
@@ -161,6 +174,7 @@ bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, c
   const bool stepped =
       shared_.is_manual() ? shared_.take_updated() : step_automatically(own, of_all_ranks, last);
   if (!stepped) return false;
+  if (GradScaler* const scaler = shared_.scaler()) scaler->update();
   ++context_.state.global_step;
   for (const auto& optimizer : optimizers_) {
     TrainedParameters& trained = optimizer->trained();
@@ -193,10 +207,9 @@ bool Optimization::step_automatically(const StepResult& own, const StepResult& o
 
 void Optimization::update_due(const MicroStep& last) {
   const std::int64_t step = context_.state.global_step;
-  GradScaler* const scaler = shared_.scaler();
-  if (scaler != nullptr) {
+  if (shared_.scaler() != nullptr) {
     for (const auto& optimizer : optimizers_) {
-      if (optimizer->is_due(step)) shared_.unscale(optimizer->trained());
+      if (optimizer->is_due(step)) optimizer->unscale();
     }
     for (const auto& optimizer : optimizers_) {
       if (optimizer->is_due(step)) optimizer->check_overflow();
@@ -205,7 +218,6 @@ void Optimization::update_due(const MicroStep& last) {
   for (const auto& optimizer : optimizers_) {
     if (optimizer->is_due(step)) optimizer->step_by_module(last);
   }
-  if (scaler != nullptr) scaler->update();
 }
 
 /// They have added zeros to the averages over all ranks.
@@ -218,10 +230,11 @@ void Optimization::leave_out_ranks_that_skipped(const StepResult& own) {
                           ": training_step of a rank returned no loss, and where nodes train apart "
                           "(strategy.model_averaging_period) no rank may leave a batch out");
   }
-  double without_loss[] = {own.skipped ? 1.0 : 0.0};
-  world.sum(without_loss);
+  double weights[] = {own.weight, own.skipped ? own.weight : 0.0};
+  world.sum(weights);
   const at::NoGradGuard no_grad;
-  const double factor = world.size() / (world.size() - without_loss[0]);
+  const double trained = weights[0] - weights[1];
+  const double factor = trained > 0 ? weights[0] / trained : 1;
   for (const auto& optimizer : optimizers_) {
     const std::span<const at::Tensor> held = optimizer->trained().held_gradients();
     for_each_dtype_and_device({held.data(), held.size()},
@@ -237,7 +250,10 @@ void Optimization::backward(const at::Tensor& loss) {
         "automatic_optimization to false in the constructor of the model");
   }
   require_trainable_loss(loss);
-  for (const auto& optimizer : optimizers_) optimizer->begin_backward();
+  for (const auto& optimizer : optimizers_) {
+    shared_.announce(*optimizer, ManualOperation::backward);
+    optimizer->begin_backward();
+  }
   const PhaseScope phase(Phase::backward);
   const AutocastPause pause(context_.parts.device.type());
   observed_backward(loss, micro);

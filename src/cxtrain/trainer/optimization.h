@@ -45,12 +45,14 @@ class Optimization final : public Stateful, public OptimizerList {
   Optimization& operator=(const Optimization&) = delete;
 
   /// Begins a micro-batch, which outlives `end` (`SharedStep`).
-  void begin(const MicroStep& micro, bool uneven) { shared_.begin(micro, uneven); }
+  void begin(const MicroStep& micro, bool uneven);
   void end() { shared_.end(); }
   bool is_manual() const { return shared_.is_manual(); }
   /// The loss scale; null without one.
   GradScaler* scaler() { return shared_.scaler(); }
 
+  /// Automatic optimization: the gradients to come are not complete. A hook may have asked for those before.
+  void expect_gradients();
   /// Completes the gradients of a step, in automatic optimization; without effect on complete ones.
   /// Collective.
   void complete();

@@ -1,9 +1,12 @@
 #include "cxtrain/trainer/run_callbacks.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/ema.h"
 #include "cxtrain/callbacks/file_requests.h"
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/stragglers.h"
@@ -39,6 +42,15 @@ void add_callbacks_of_fit(TrainContext& context) {
     context.hooks.add(std::make_unique<Stragglers>(parts.world));
 }
 
+/// In a validation the model has the average of one callback.
+void require_one_average(const std::vector<Callback*>& callbacks) {
+  const auto is_average = [](Callback* callback) { return dynamic_cast<Ema*>(callback) != nullptr; };
+  if (std::count_if(callbacks.begin(), callbacks.end(), is_average) < 2) return;
+  throw ConfigError("callbacks.ema",
+                    "two callbacks average the parameters, and a validation can use one of them", "keep one",
+                    MessageCode::conflicting_options);
+}
+
 }  // namespace
 
 void add_run_callbacks(TrainContext& context, const std::vector<std::unique_ptr<Callback>>& of_user,
@@ -47,6 +59,7 @@ void add_run_callbacks(TrainContext& context, const std::vector<std::unique_ptr<
   for (auto& callback : context.parts.module.configure_callbacks()) context.hooks.add(std::move(callback));
   for (const ChosenComponent& chosen : context.parts.plan.callbacks)
     context.hooks.add(registry.make<Callback>(chosen.name, chosen.arguments));
+  require_one_average(context.hooks.callbacks());
   if (context.progress.stage == Stage::fit) add_callbacks_of_fit(context);
 }
 

@@ -261,7 +261,7 @@ void Session::fail(int exit_code) noexcept {
     if (context_) context_->rows.loggers.flush();
     folder_.write("run.json", to_json(summary("failed", exit_code)));
   } catch (...) {
-    // A metric on a device that has failed cannot be read.
+    // The error under way is the one to report.
   }
 }
 

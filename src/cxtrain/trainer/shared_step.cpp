@@ -17,10 +17,12 @@ namespace {
 struct Announcement {
   int operation = 0;  ///< a `ManualOperation`
   std::size_t optimizer = 0;
+  double limit = 0;
 
   void fields(auto&& field) {
     field("operation", operation);
     field("optimizer", optimizer);
+    field("limit", limit);
   }
   bool operator==(const Announcement&) const = default;
 };
@@ -38,12 +40,6 @@ SharedStep::SharedStep(TrainContext& context,
   if (precision.scale_gradients) scaler_.emplace(context.parts.device);
 }
 
-void SharedStep::unscale(TrainedParameters& trained) {
-  const PhaseScope phase(Phase::optimizer);
-  scaler_->unscale(trained.held_gradients());
-  trained.agree_on_overflow(scaler_->found_inf());
-}
-
 void SharedStep::begin(const MicroStep& micro, bool uneven) {
   micro_ = &micro;
   announces_ = manual_ && uneven;
@@ -51,7 +47,7 @@ void SharedStep::begin(const MicroStep& micro, bool uneven) {
 }
 
 void SharedStep::end() {
-  if (announces_ && micro_->batch.size > 0) announce(ManualOperation::end, 0);
+  if (announces_ && micro_->batch.size > 0) announce(0, ManualOperation::end, 0);
   announces_ = false;
   micro_ = nullptr;
 }
@@ -76,19 +72,23 @@ void SharedStep::begin_manual(const TrainedOptimizer& optimizer, ManualOperation
                         "`: zero_grad() and step() do not know accumulate_grad_batches, which is " +
                         std::to_string(accumulate_) + "; use minimize(), or accumulate in training_step");
   }
-  if (!announces_) return;
+  announce(optimizer, operation);
+}
+
+void SharedStep::announce(const TrainedOptimizer& optimizer, ManualOperation operation, double limit) {
+  if (!announces_ || micro().batch.size == 0) return;
   std::size_t place = 0;
   while (optimizers_.at(place).get() != &optimizer) ++place;
-  announce(operation, place);
+  announce(place, operation, limit);
 }
 
 /// Rank 0 has samples of every batch.
-void SharedStep::announce(ManualOperation operation, std::size_t optimizer) {
-  const Announcement own{static_cast<int>(operation), optimizer};
+void SharedStep::announce(std::size_t optimizer, ManualOperation operation, double limit) {
+  const Announcement own{static_cast<int>(operation), optimizer, limit};
   if (broadcast_value(context_.parts.world, own) == own) return;
   throw TrainingError(
-      "training_step of this rank and of rank 0 call optimizers in different orders; in manual "
-      "optimization every rank calls the same methods in the same order");
+      "training_step of this rank and of rank 0 call different methods of optimizers, or clip at different "
+      "limits; in manual optimization every rank calls the same methods in the same order");
 }
 
 void SharedStep::follow() {
@@ -96,7 +96,7 @@ void SharedStep::follow() {
     const Announcement announced = broadcast_value(context_.parts.world, Announcement{});
     const auto operation = static_cast<ManualOperation>(announced.operation);
     if (operation == ManualOperation::end) return;
-    optimizers_.at(announced.optimizer)->follow(operation);
+    optimizers_.at(announced.optimizer)->follow(operation, announced.limit);
   }
 }
 

@@ -22,7 +22,8 @@ void add_memory(RunSummary& summary, std::span<const at::Device> devices) {
 void add_progress(RunSummary& summary, const TrainContext& context, const RunSummary* fit) {
   summary.epochs = context.state.epoch;
   summary.global_step = context.state.global_step;
-  summary.metrics = context.metrics.all();
+  // A device that has failed, or that waits for a lost rank, never answers.
+  summary.metrics = summary.status == "failed" ? context.metrics.all_on_host() : context.metrics.all();
   if (fit != nullptr) {  // what is said of the training was true at its end
     summary.metrics.insert(fit->metrics.begin(), fit->metrics.end());
     summary.seconds = fit->seconds;

@@ -52,7 +52,9 @@ TrainedOptimizer::TrainedOptimizer(SharedStep& shared, TrainContext& context, co
       trained_(std::move(trained)),
       optimizer_(make_optimizer(entry.setup, parameters_, trained_->pieces())),
       rate_(entry.setup, name_, *optimizer_, context, limits, frequency_),
-      skipped_steps_(context.parts.options.trainer.max_skipped_steps, context.parts.device) {}
+      skipped_steps_(context.parts.options.trainer.max_skipped_steps, context.parts.device) {
+  if (shared.scaler() != nullptr) found_inf_ = shared.scaler()->none_found();
+}
 
 std::vector<LearningRate> TrainedOptimizer::learning_rates() const {
   const std::vector<double> own = optimizer_->learning_rates();
@@ -67,6 +69,11 @@ std::vector<LearningRate> TrainedOptimizer::learning_rates() const {
 
 void TrainedOptimizer::minimize(const std::function<at::Tensor()>& loss) {
   shared_.begin_manual(*this, ManualOperation::minimize);
+  if (std::exchange(minimized_, true) && shared_.accumulates()) {
+    throw TrainingError("minimize() of optimizer " + name_ +
+                        " was called twice in a batch, and accumulate_grad_batches adds up one loss of each "
+                        "batch; leave the option out, or accumulate in training_step");
+  }
   const Toggle only_these = toggle();
   const at::Tensor value = loss();
   require_trainable_loss(value);
@@ -80,7 +87,10 @@ void TrainedOptimizer::minimize(const std::function<at::Tensor()>& loss) {
   }
   const AutocastPause pause(context_.parts.device.type());
   backward(value);
-  if (shared_.micro().last) update();
+  if (shared_.micro().last) {
+    shared_.announce(*this, ManualOperation::step);
+    update();
+  }
   recompute_ = nullptr;
 }
 
@@ -110,23 +120,27 @@ void TrainedOptimizer::step() {
   update();
 }
 
-void TrainedOptimizer::follow(ManualOperation operation) {
-  if (operation == ManualOperation::step) return update();
+void TrainedOptimizer::follow(ManualOperation operation, double limit) {
+  if (operation == ManualOperation::minimize) return backward({});
+  if (operation == ManualOperation::backward) return begin_backward();
   if (operation == ManualOperation::zero_grad) return zero_gradients();
+  if (operation == ManualOperation::gradients) return complete();
+  if (operation == ManualOperation::clip_by_norm) return clip_gradients(limit, GradientClipAlgorithm::norm);
+  if (operation == ManualOperation::clip_by_value) return clip_gradients(limit, GradientClipAlgorithm::value);
   if (optimizer_->needs_closure()) {
     recompute_ = [&] {
       backward({});
       return at::Tensor();
     };
   }
-  backward({});
-  if (shared_.micro().last) update();
+  update();
   recompute_ = nullptr;
 }
 
 Toggle TrainedOptimizer::toggle() { return Toggle(shared_.trained_by_others(*this)); }
 
 void TrainedOptimizer::zero_gradients() {
+  const SharedStep::OnAllRanks together(shared_);
   shared_.micro().observer.before_zero_grad();
   trained_->exchange().zero_gradients();
   complete_ = has_gradients_ = false;
@@ -145,12 +159,26 @@ void TrainedOptimizer::complete() {
   const PhaseScope phase(Phase::reduce);
   trained_->synchronize();
   if (shared_.scaler() == nullptr || !shared_.is_manual()) return;
-  shared_.unscale(*trained_);
+  unscale();
   check_overflow();
 }
 
+void TrainedOptimizer::unscale() {
+  const PhaseScope phase(Phase::optimizer);
+  GradScaler& scaler = *shared_.scaler();
+  found_inf_.zero_();
+  scaler.unscale(trained_->held_gradients(), found_inf_);
+  trained_->agree_on_overflow(found_inf_);
+  scaler.note(found_inf_);
+}
+
 void TrainedOptimizer::check_overflow() {
-  if (skipped_steps_.too_many(shared_.scaler()->found_inf())) end_for_overflow();
+  if (skipped_steps_.too_many(found_inf())) end_for_overflow();
+}
+
+/// In automatic optimization, whose optimizers have one loss, an overflow skips the steps of all.
+const at::Tensor& TrainedOptimizer::found_inf() {
+  return shared_.is_manual() ? found_inf_ : shared_.scaler()->noted();
 }
 
 void TrainedOptimizer::begin_backward() {
@@ -171,15 +199,15 @@ void TrainedOptimizer::step_by_module(const MicroStep& last) {
 
 void TrainedOptimizer::update() {
   const PhaseScope phase(Phase::optimizer);
+  const SharedStep::OnAllRanks together(shared_);
   complete();
   log_gradient_norms();
   context_.hooks.call(hooks::on_before_optimizer_step, *this);
   const TrainerOptions& options = context_.parts.options.trainer;
   context_.parts.module.configure_gradient_clipping(*this, options.gradient_clip_val,
                                                     options.gradient_clip_algorithm);
-  GradScaler* const scaler = shared_.scaler();
   Optimizer::StepInputs inputs{.gradients = trained_->gradients()};
-  if (scaler != nullptr) inputs.found_inf = &scaler->found_inf();
+  if (shared_.scaler() != nullptr) inputs.found_inf = &found_inf();
   if (optimizer_->needs_closure()) {
     if (!recompute_) {
       throw TrainingError("optimizer " + name_ +
@@ -193,7 +221,6 @@ void TrainedOptimizer::update() {
   }
   trained_->begin_update();
   optimizer_->step(inputs);
-  if (scaler != nullptr && shared_.is_manual()) scaler->update();
   PhaseClock::enter(Phase::publish);
   trained_->publish();
   shared_.note_update();
@@ -236,12 +263,34 @@ void TrainedOptimizer::log_gradient_norms() {
 }
 
 std::span<const at::Tensor> TrainedOptimizer::gradients() {
+  if (!complete_) {
+    require_whole_step();
+    shared_.announce(*this, ManualOperation::gradients);
+  }
   complete();
   return trained_->held_gradients();
 }
 
+/// Ranks average the gradients of all micro-batches at once.
+void TrainedOptimizer::require_whole_step() const {
+  if (shared_.is_manual() || !shared_.in_training_step() || shared_.micro().last) return;
+  if (context_.parts.world.size() == 1) return;
+  throw TrainingError(
+      "gradients() of optimizer " + name_ +
+      ": with accumulate_grad_batches the gradients are averaged after the last batch of a step; "
+      "ask for them in on_before_optimizer_step");
+}
+
 void TrainedOptimizer::clip(double limit, GradientClipAlgorithm algorithm) {
-  const std::span<const at::Tensor> held = gradients();
+  const bool by_value = algorithm == GradientClipAlgorithm::value;
+  if (!complete_) require_whole_step();
+  shared_.announce(*this, by_value ? ManualOperation::clip_by_value : ManualOperation::clip_by_norm, limit);
+  clip_gradients(limit, algorithm);
+}
+
+void TrainedOptimizer::clip_gradients(double limit, GradientClipAlgorithm algorithm) {
+  complete();
+  const std::span<const at::Tensor> held = trained_->held_gradients();
   const at::TensorList list{held.data(), held.size()};
   if (algorithm == GradientClipAlgorithm::value) {
     clip_by_value(list, limit);

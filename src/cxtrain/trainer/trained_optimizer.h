@@ -31,8 +31,12 @@ class TrainedOptimizer final : public OptimizerRef {
   /// Averages the gradients over the ranks; in manual optimization, removes the loss scale, too. Has no
   /// effect on complete gradients. Collective.
   void complete();
+  /// Removes the loss scale from the gradients, and agrees with the other ranks on an overflow. Collective.
+  void unscale();
   /// Throws an AgreedError if too many steps in a row were skipped. Called once a step, after `unscale`.
   void check_overflow();
+  /// A micro-batch begins.
+  void begin_batch() { minimized_ = false; }
   /// The next step has gradients of its own.
   void end_step() { complete_ = false; }
   /// Whether the optimizer updates its parameters in automatic optimization's step number `step`, from 0 on.
@@ -42,8 +46,8 @@ class TrainedOptimizer final : public OptimizerRef {
   /// Automatic optimization's update: calls `Module::optimizer_step`. `last`: the last micro-batch, whose
   /// loss an optimizer that evaluates the loss itself computes again.
   void step_by_module(const MicroStep& last);
-  /// Takes part in `minimize`, `zero_grad` or `step` of the other ranks, on a rank without a sample.
-  void follow(ManualOperation operation);
+  /// Takes part in an operation of the other ranks, on a rank without a sample. `limit`: of a clip.
+  void follow(ManualOperation operation, double limit);
 
   /// What the optimizer and its schedule remember; `suffix`: of the names of the sections.
   void save(StateDict& state, const std::string& suffix) const;
@@ -67,9 +71,12 @@ class TrainedOptimizer final : public OptimizerRef {
   void clip(double limit, GradientClipAlgorithm algorithm) override;
 
   void zero_gradients();
+  void clip_gradients(double limit, GradientClipAlgorithm algorithm);
   void backward(const at::Tensor& loss);
   void update();
   void end_for_overflow();
+  const at::Tensor& found_inf();
+  void require_whole_step() const;
   void log_gradient_norms();
 
   SharedStep& shared_;
@@ -78,11 +85,13 @@ class TrainedOptimizer final : public OptimizerRef {
   std::int64_t frequency_, log_every_;
   bool complete_ = false;       ///< the gradients of this step
   bool has_gradients_ = false;  ///< of `manual_backward`, since the last step or `zero_grad`
+  bool minimized_ = false;      ///< in this micro-batch
   bool may_step_ = false;  ///< in automatic optimization: `Module::optimizer_step` runs and has not stepped
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   LearningRateControl rate_;
+  at::Tensor found_inf_;  ///< of this step's gradients; undefined without a loss scale
   /// Runs both passes again; returns this rank's loss times its weight, undefined if the rank has no sample.
   std::function<at::Tensor()> recompute_;
   SkippedSteps skipped_steps_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/run_event.h"
@@ -16,16 +17,16 @@ Tuner::Tuner(Session& session, Module& module, DataModule& data)
     : session_(session), context_(session.context()), module_(module), data_(data) {}
 
 LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
-  OptimizerSetup swept;
+  std::optional<NamedOptimizer> swept;
   run_agreed(context_.parts.world, [&] {
     const std::vector<NamedOptimizer> setups = optimizer_setups(module_, context_.parts.options);
     if (setups.size() > 1 || !module_.automatic_optimization) {
       throw ConfigError("trainer.auto_lr_find", "needs a model with one optimizer and automatic optimization",
                         "leave the option out", MessageCode::conflicting_options);
     }
-    swept = setups.front().setup;
+    swept = setups.front();
   });
-  LrFinderResult result = find_learning_rate(session_, data_, swept, sweep);
+  LrFinderResult result = find_learning_rate(session_, data_, *std::move(swept), sweep);
   session_.folder().write("lr_find.csv", result.to_csv());
   return result;
 }
