@@ -53,6 +53,14 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
   CHECK(run_program("scaling collect --from " + folder).status == 0);
   CHECK(result_in(folder)["sizes"] == sizes);
 
+  // A machine with other cores than those of the study's.
+  const nlohmann::json cores = result_in(folder)["cores"];
+  CHECK(cores >= 1);
+  CHECK(run_command("taskset --cpu-list $(taskset -cp $$ | grep -o \"[0-9]*$\") " + kProgram +
+                    " scaling collect --from " + folder)
+            .status == 0);
+  CHECK(result_in(folder)["cores"] == cores);
+
   std::filesystem::remove(folder + "/report.html");
   CHECK(run_program("scaling report --from " + folder).status == 0);
   CHECK(std::filesystem::exists(folder + "/report.html"));

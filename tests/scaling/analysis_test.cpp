@@ -45,7 +45,6 @@ StudyResult study(const Truth& truth, const std::vector<int>& sizes, int rounds 
   result.study.mode = truth.mode;
   result.study.rounds = rounds;
   for (const int ranks : sizes) result.study.sizes.push_back({ranks, 1});
-  result.cores = 1024;
   return analyse(result, measured(truth, sizes, rounds, seed));
 }
 
@@ -92,12 +91,13 @@ struct Planted {
 };
 
 /// A study of 1 and 4 ranks in which steps consist of these.
-StudyResult study_with(const Planted& planted, ScalingMode mode = ScalingMode::weak, int cores = 1024) {
+StudyResult study_with(const Planted& planted, ScalingMode mode = ScalingMode::weak, int cores = 0) {
   std::vector<Measurement> points;
   for (int round = 1; round <= 3; ++round) {
     for (const int ranks : {1, 4}) {
       const bool larger = ranks == 4;
       Measurement each{.size = {ranks, 1}, .round = round, .steps = 200};
+      each.cores = cores;
       each.samples_per_step = mode == ScalingMode::weak ? 32 * ranks : 64;
       each.loading = planted.loading / 1e3;
       each.usual_work =
@@ -112,7 +112,6 @@ StudyResult study_with(const Planted& planted, ScalingMode mode = ScalingMode::w
     }
   }
   StudyResult result;
-  result.cores = cores;
   result.study.mode = mode;
   result.study.sizes = {{1, 1}, {4, 1}};
   return analyse(result, points);
@@ -143,7 +142,6 @@ TEST_CASE("a rank that is the slowest by chance counts as the other ranks do", "
     }
   }
   StudyResult result;
-  result.cores = 1024;
   result.study.sizes = {{1, 1}, {2, 1}};
   CHECK(causes_in(analyse(result, points)) == "noise 30");
 }
@@ -268,8 +266,8 @@ TEST_CASE("answers name what is lost, crowded cores and failures", "[scaling]") 
   Measurement lost{.size = {4, 1}, .round = 1};
   lost.failure = "exit status 1";
   points.push_back(lost);
+  for (Measurement& each : points) each.cores = 2;
   StudyResult result;
-  result.cores = 2;
   result.study.sizes = {{1, 1}, {2, 1}, {4, 1}};
   std::string answers = joined(analyse(result, points).answers, "\n");
   CHECK_THAT(answers,
@@ -278,7 +276,7 @@ TEST_CASE("answers name what is lost, crowded cores and failures", "[scaling]") 
   CHECK_THAT(answers, contains("With 4 ranks 1 training failed: round 1: exit status 1"));
   CHECK(answers.find("cores") == std::string::npos);
 
-  result.cores = 1;
+  for (Measurement& each : points) each.cores = 1;
   answers = joined(analyse(result, points).answers, "\n");
   CHECK_THAT(answers, contains("2 ranks of a node share 1 core, and their work takes 1 ms longer"));
 }

@@ -67,7 +67,6 @@ StudyResult measured_study(const VirtualStudy& study, const std::vector<int>& si
   StudyResult result;
   result.study.mode = study.mode;
   result.study.rounds = effort.rounds;
-  result.cores = 1024;
   std::vector<Measurement> points;
   for (const int nodes : sizes) {
     result.study.sizes.push_back({nodes, nodes});

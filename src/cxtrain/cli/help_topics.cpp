@@ -103,8 +103,8 @@ std::span<const Meaning> ways_to_launch() {
 std::span<const Meaning> ways_to_resume() {
   static const std::array kWays{
       Meaning{"--ckpt_path auto",
-              "the newest complete checkpoint of the newest run, or a new run if there is "
-              "none; for batch scripts"},
+              "the newest complete checkpoint of the newest run, or a new run if no run has a "
+              "checkpoint; for batch scripts"},
       Meaning{
           "--ckpt_path last",
           "the newest checkpoint of the newest run; an error if there is none, or if its files are damaged"},

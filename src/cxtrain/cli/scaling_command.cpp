@@ -257,8 +257,8 @@ std::string difference_of(const Study& before, const Study& now) {
     return "was begun with another content of the --config files";
   if (before.threads != now.threads)
     return "has ranks of " + std::to_string(before.threads) + " threads, and not of " +
-           std::to_string(now.threads) +
-           " (OMP_NUM_THREADS, --cpus_per_task, or the cores divided among the ranks)";
+           std::to_string(now.threads) + " (OMP_NUM_THREADS=" + std::to_string(std::max(1, before.threads)) +
+           " continues the study)";
   return "";
 }
 
@@ -288,11 +288,9 @@ std::string today() {
 }
 
 StudyResult collect(const Study& study, const std::string& folder, Filesystem& files) {
-  StudyResult result = analyse({.study = study,
-                                .program = std::string("cxtrain ") + CXTRAIN_VERSION,
-                                .date = today(),
-                                .cores = static_cast<int>(cores_of_mask().size())},
-                               read_points(files, folder, study));
+  StudyResult result =
+      analyse({.study = study, .program = std::string("cxtrain ") + CXTRAIN_VERSION, .date = today()},
+              read_points(files, folder, study));
   write_result(files, folder, result);
   write_reports(files, folder, result);
   return result;

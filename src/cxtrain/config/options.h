@@ -97,10 +97,11 @@ struct TrainerOptions {
           Range::between(1, kMaxOfNode));
     field("num_nodes", num_nodes, "number of nodes; must equal the number that mpirun or srun started",
           Range::between(1, kMaxRanks));
-    field("strategy", strategy, "single, ddp, ddp_spawn, dp, zero, or a plugin's name", option::Shown{"NAME"},
+    field("strategy", strategy, "single, ddp, ddp_spawn, dp, zero, pipeline, a plugin", option::Shown{"NAME"},
           option::Details{"single: one rank. ddp: one rank per device, gradients averaged. ddp_spawn: ddp on "
                           "one machine, without mpirun. dp: one rank with several devices. zero: ddp whose "
-                          "ranks divide memory. --strategy.ARG sets an argument of the strategy."});
+                          "ranks divide memory. pipeline: each rank has some blocks of the model. "
+                          "--strategy.ARG sets an argument of the strategy."});
     field("precision", precision, "32-true, 16-mixed, bf16-mixed, 16-true, ...", option::Shown{"NAME"},
           option::Details{"All: 16-mixed, bf16-mixed, 32-true, 64-true, 16-true, bf16-true. Short: 16 is "
                           "16-mixed, bf16 is bf16-mixed, 32 and 64 are the true ones."});
@@ -382,7 +383,7 @@ struct Options {
     field("ckpt_path", ckpt_path, "checkpoint to resume or evaluate: last, best, auto, PATH",
           option::Shown{"PATH"}, option::OnlyFor{"fit validate test predict slurm-script doctor"},
           option::Details{"last: the newest checkpoint of the newest run. auto: like last, but a new run if "
-                          "there is no complete checkpoint. best: the best checkpoint of the newest run. Or "
+                          "no run has a checkpoint. best: the best checkpoint of the newest run. Or "
                           "the folder of a checkpoint or of a run."});
     field("max_restarts", max_restarts, "restart a failed job up to N times", Range::at_least(0), kFit,
           option::Details{"The job continues from its newest complete checkpoint. Three failures without a "

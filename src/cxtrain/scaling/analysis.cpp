@@ -78,6 +78,7 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
   result.exchange = median_exchange(good);
   result.ranks_without_core = good.front()->ranks_without_core;
   result.cores_suffice = good.front()->cores_suffice;
+  result.cores = good.front()->cores;
   result.slow_node = slow_node_of(good);
   for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
   result.samples_per_second = median_of(std::move(rates));
@@ -163,7 +164,7 @@ void answer_what_is_lost(const StudyResult& result, Answers& answers) {
 
 void answer_causes(const StudyResult& result, Answers& answers) {
   for (const SizeResult* const size : measured_sizes(result)) {
-    std::vector<std::string> sentences = explain_causes(result, *size);
+    std::vector<std::string> sentences = explain_causes(*size);
     std::move(sentences.begin(), sentences.end(), std::back_inserter(answers));
   }
 }
@@ -270,6 +271,7 @@ StudyResult analyse(StudyResult result, std::vector<Measurement> measurements) {
     if (each.failed()) continue;
     result.strategy = each.strategy;  // of the largest size; one rank may have trained with `single`
     result.precision = each.precision;
+    result.cores = each.cores;
   }
   for (const auto answer : {answer_how_much, answer_what_is_lost, answer_causes, answer_same_work,
                             answer_how_sure, answer_failures})

@@ -50,6 +50,7 @@ struct SizeResult {
   ExchangeTimes exchange = {};
   int ranks_without_core = 0;
   bool cores_suffice = false;
+  int cores = 0;
   std::optional<SlowNode> slow_node = {};  ///< in every round
   std::optional<SlowRank> slow_rank = {};
   std::vector<Cause> causes = {};  ///< that make a step longer; the largest first
@@ -77,6 +78,7 @@ struct SizeResult {
     field("exchange", exchange);
     field("ranks_without_core", ranks_without_core);
     field("cores_suffice", cores_suffice);
+    field("cores", cores);
     field("slow_node", slow_node);
     field("slow_rank", slow_rank);
     field("causes", causes);
@@ -89,7 +91,7 @@ struct StudyResult {
   Study study = {};
   std::string program = {};  ///< "cxtrain 0.1.0"
   std::string date = {};     ///< of the newest training: "2026-11-26"
-  int cores = 0;             ///< of the machine that ran the study
+  int cores = 0;             ///< that the ranks of a node may use; 0: unknown
   std::string strategy = {}, precision = {};
   std::vector<SizeResult> sizes = {};     ///< by increasing ranks
   std::vector<std::string> answers = {};  ///< in words
@@ -119,8 +121,8 @@ double median_of_rounds(std::span<const Measurement* const> rounds, const Time& 
   return median_of(std::move(times));
 }
 
-/// Fills in all but `study`, `program`, `date` and `cores`. Pure: equal measurements give an equal result, in
-/// any order.
+/// Fills in all but `study`, `program` and `date`. Pure: equal measurements give an equal result, in any
+/// order.
 StudyResult analyse(StudyResult result, std::vector<Measurement> measurements);
 
 /// Returns the largest size whose efficiency is at least `kWantedEfficiency`, as far as its interval can

@@ -14,7 +14,7 @@ int ranks_of_node(const SizeResult& size) { return size.size.ranks / size.size.n
 
 bool shares_cores(const StudyResult& study, const SizeResult& size) {
   return size.ranks_without_core > 0 ||
-         (study.cores > 0 && ranks_of_node(size) * std::max(1, study.study.threads) > study.cores);
+         (size.cores > 0 && ranks_of_node(size) * std::max(1, study.study.threads) > size.cores);
 }
 
 using Found = std::vector<std::pair<CauseKind, double>>;  ///< causes, and seconds of a step
@@ -109,7 +109,7 @@ std::string communication_text(const SizeResult& size, const std::string& time) 
                               : "--accumulate_grad_batches or larger batches (fewer exchanges)");
 }
 
-std::string what_is_measured(const Cause& cause, const StudyResult& study, const SizeResult& size) {
+std::string what_is_measured(const Cause& cause, const SizeResult& size) {
   const std::string time = milliseconds_text(cause.seconds);
   switch (cause.kind) {
     case CauseKind::loader:
@@ -139,7 +139,7 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
              " longer: mpirun --bind-to core, or srun --cpu-bind=cores (cxtrain_mpi doctor shows the "
              "cores of each rank)";
     case CauseKind::cores:
-      return std::to_string(ranks_of_node(size)) + " ranks of a node share " + counted(study.cores, "core") +
+      return std::to_string(ranks_of_node(size)) + " ranks of a node share " + counted(size.cores, "core") +
              ", and their work takes " + time + " longer";
     case CauseKind::shared_node:
       return "the work of a rank takes " + time +
@@ -210,11 +210,11 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
   return found;
 }
 
-std::vector<std::string> explain_causes(const StudyResult& study, const SizeResult& size) {
+std::vector<std::string> explain_causes(const SizeResult& size) {
   std::vector<std::string> sentences;
   for (const Cause& cause : size.causes) {
     const double step = step_with(cause.kind, size);
-    sentences.push_back("With " + name_of(size.size) + ": " + what_is_measured(cause, study, size) +
+    sentences.push_back("With " + name_of(size.size) + ": " + what_is_measured(cause, size) +
                         ". Without this a step takes " + milliseconds_text(step - cause.seconds) +
                         " in place of " + milliseconds_text(step) + ".");
   }

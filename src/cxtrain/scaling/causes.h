@@ -68,6 +68,6 @@ double step_with(CauseKind kind, const SizeResult& size);
 std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smallest, const SizeResult& size);
 
 /// Returns a sentence for each cause of a size: what was measured, what would be gained, where to look.
-std::vector<std::string> explain_causes(const StudyResult& study, const SizeResult& size);
+std::vector<std::string> explain_causes(const SizeResult& size);
 
 }  // namespace cxtrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "cxtrain/base/json_fields.h"
@@ -41,7 +42,13 @@ void find_machines(const std::vector<RankProfile>& ranks, Measurement& found) {
     if (of_host.size() > static_cast<std::size_t>(rank.machine_cores)) found.cores_suffice = false;
     connections.push_back({rank.node, rank.host, rank.connections});
   }
-  for (const auto& [host, of_host] : masks) found.ranks_without_core += ranks_without_core(of_host);
+  for (const auto& [host, of_host] : masks) {
+    found.ranks_without_core += ranks_without_core(of_host);
+    std::set<int> usable;
+    for (const std::vector<int>& mask : of_host) usable.insert(mask.begin(), mask.end());
+    const int cores = static_cast<int>(usable.size());
+    if (cores > 0) found.cores = found.cores == 0 ? cores : std::min(found.cores, cores);
+  }
   found.slow_node = slowest_node(connections);
 }
 

@@ -36,6 +36,7 @@ struct Measurement {
   double checkpoints = 0;      ///< of a step, in the mean
   int ranks_without_core = 0;  ///< of all nodes
   bool cores_suffice = false;  ///< each machine has as many cores as ranks
+  int cores = 0;  ///< that the ranks of a node may use together, on the node with the fewest; 0: unknown
   std::optional<SlowNode> slow_node = {};
   double first_step_seconds = 0;
   std::int64_t pss_bytes = 0;
@@ -64,6 +65,7 @@ struct Measurement {
     field("checkpoints", checkpoints);
     field("ranks_without_core", ranks_without_core);
     field("cores_suffice", cores_suffice);
+    field("cores", cores);
     field("slow_node", slow_node);
     field("first_step_seconds", first_step_seconds);
     field("pss_bytes", pss_bytes);

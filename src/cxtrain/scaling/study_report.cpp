@@ -11,6 +11,7 @@
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/report_style.h"
 #include "cxtrain/report/svg_chart.h"
+#include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
 namespace {
@@ -156,7 +157,7 @@ std::string method_of(const StudyResult& result) {
 std::string facts_of(const StudyResult& result) {
   std::string text = result.program + ", " + result.date;
   if (!result.strategy.empty()) text += "; strategy " + result.strategy + ", precision " + result.precision;
-  if (result.cores > 0) text += "; a machine with " + std::to_string(result.cores) + " cores";
+  if (result.cores > 0) text += "; " + counted(result.cores, "core") + " a node";
   return text;
 }
 
