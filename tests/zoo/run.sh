@@ -75,8 +75,9 @@ has "$work/skip.log" "skipped"
 run mpirun -np 2 --bind-to none "$prefix/bin/cxtrain_mpi" predict --plugin "$work/build/libcxtrain_model_resnet.so" --model resnet \
   --callbacks.prediction_writer --default_root_dir "$work/predict" > "$work/predict.log" 2>&1
 folder=$work/predict/cxtrain_logs/version_0
-[ "$(cat "$folder"/classes_*.txt | wc -l)" = 21 ] && [ "$(cat "$folder"/classes_*.txt | sort -un | wc -l)" = 21 ] ||
-  fail "not every sample was predicted once"
+cat "$folder"/classes_*.txt > "$work/classes.txt"
+[ "$(wc -l < "$work/classes.txt")" = 21 ] || fail "a sample was predicted twice, or not at all"
+[ "$(sort -un "$work/classes.txt" | wc -l)" = 21 ] || fail "not every sample was predicted"
 for rank in 0 1; do
   [ -s "$folder/predictions_rank_$rank.pt" ] || fail "rank $rank wrote no predictions"
 done
