@@ -120,7 +120,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
       used_ = 0;
       all_had_loss_ = true;
     }
-    summed_ = false;  // a hook may have completed those of the micro-batches before
+    summed_ = false;  // a hook may have completed the gradients of earlier micro-batches
     used_ = std::max(used_, chunks.size());
     std::vector<StepOutput> outputs(chunks.size());
     run_logged(training_draws_, chunks, [&](std::size_t i) {

@@ -65,7 +65,7 @@ void StageGradients::add_tied() {
       const at::Tensor here = part.to(found->tensor.device());
       sum = sum.defined() ? sum.add(here) : here;
     }
-    // The other stages may still receive this stage's own, which clipping would change.
+    // Clipping changes the gradient, and other stages may still receive this stage's own tensor.
     gradient = sum.defined() && sum.is_same(own[0]) ? sum.clone() : sum;
   }
 }

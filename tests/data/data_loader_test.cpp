@@ -313,7 +313,7 @@ TEST_CASE("a rank without samples calls nothing of its dataset", "[loader]") {
    public:
     std::int64_t size() const override { return 6; }
     void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
-      if (indices.empty()) throw std::runtime_error("there is no sample");
+      if (indices.empty()) throw std::runtime_error("collate was called without a sample");
       batch.tensors = {at::zeros({std::ssize(indices)})};
     }
     void on_after_batch_transfer(Batch& batch) const override { batch.tensors[0] = batch[0] + 1; }
@@ -325,7 +325,7 @@ TEST_CASE("a rank without samples calls nothing of its dataset", "[loader]") {
   Batch batch;
   REQUIRE(loader.next(batch));
   CHECK(batch[0].item<float>() == 1);
-  REQUIRE(loader.next(batch));  // of the two samples left none is its own
+  REQUIRE(loader.next(batch));  // other ranks have the two samples that are left
   CHECK(batch.size == 0);
   loader.finish(batch);
   CHECK_FALSE(loader.next(batch));

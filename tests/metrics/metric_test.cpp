@@ -190,7 +190,7 @@ TEST_CASE("scores of variances are NaN without samples") {
   CHECK(ExplainedVariance({}).compute().isnan().item<bool>());
 }
 
-TEST_CASE("of equal scores the first class is predicted") {
+TEST_CASE("the predicted class is the first class with the highest score") {
   Accuracy metric({.classes = 10});
   metric.update(at::zeros({4, 10}), at::zeros({4}, at::kLong));
   CHECK(metric.compute().item<double>() == 1);

@@ -109,7 +109,7 @@ TEST_CASE(
   scaler.unscale(gradients, found);
   CHECK(found.item<float>() == 1);
   scaler.note(found);
-  scaler.note(scaler.none_found());  // of another optimizer
+  scaler.note(scaler.none_found());  // another optimizer found no overflow
   scaler.update();
   CHECK(scaler.current_scale() == 8);
   CHECK(scaler.growth_tracker() == 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,13 @@ inline std::string hex_of(std::string_view bytes) {
     digits += kDigits[value & 15U];
   }
   return digits;
+}
+
+/// Returns the digits of a UUID's 16 bytes in its five groups: "8a3c0d52-1f6e-4b7a-9c1d-2e3f4a5b6c7d".
+inline std::string uuid_text(std::string_view bytes) {
+  std::string text = hex_of(bytes);
+  for (const std::size_t dash : {20U, 16U, 12U, 8U}) text.insert(dash, 1, '-');
+  return text;
 }
 
 }  // namespace cxtrain

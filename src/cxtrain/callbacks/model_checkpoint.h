@@ -105,7 +105,7 @@ class ModelCheckpoint final : public Callback {
   SteadyClock clock_;
   double next_by_clock_ = 0;    ///< rank 0: time of the next save by the clock, or of the next attempt
   bool clock_rang_ = false;     ///< rank 0: a save by the clock is due
-  bool missed_metric_ = false;  ///< a warning of it has been logged
+  bool missed_metric_ = false;  ///< a warning of an unlogged metric has been logged
   std::int64_t triggered_at_step_ = -1;  ///< at most one checkpoint per step
   std::int64_t planned_at_step_ = -1;    ///< of the last checkpoint
   std::optional<Due> due_;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hex.h"
 #include "cxtrain/cuda/nccl_communicator.h"
 #include "cxtrain/cuda/nccl_library.h"
 #include "cxtrain/cuda/nccl_peers.h"
@@ -54,16 +54,8 @@ class CudaAccelerator final : public Accelerator {
   }
 
   std::string uuid(c10::Device device) const override {
-    std::string text = "GPU-";
-    int position = 0;
-    for (const char byte : uuid_bytes(device)) {
-      if (position == 4 || position == 6 || position == 8 || position == 10) text += '-';
-      char hex[3];
-      std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-      text += hex;
-      ++position;
-    }
-    return text;
+    const std::array<char, 16> bytes = uuid_bytes(device);
+    return "GPU-" + uuid_text({bytes.data(), bytes.size()});
   }
 
   std::unique_ptr<Communicator> connect(World& world, c10::Device device) override {

@@ -50,13 +50,6 @@ class CudaLibrary {
   DriverLibrary library_;
 };
 
-/// As NVML writes it, without the prefix: "8a3c0d52-...".
-std::string uuid_text(const CudaUuid& uuid) {
-  std::string text = hex_of({reinterpret_cast<const char*>(uuid.bytes.data()), uuid.bytes.size()});
-  for (const std::size_t dash : {20U, 16U, 12U, 8U}) text.insert(dash, 1, '-');
-  return text;
-}
-
 Gpu describe_cuda_device(const CudaLibrary& cuda, CudaDevice device, int index) {
   Gpu gpu;
   gpu.index = index;
@@ -70,7 +63,8 @@ Gpu describe_cuda_device(const CudaLibrary& cuda, CudaDevice device, int index) 
       cuda.call<int(CudaUuid*, CudaDevice)>("cuDeviceGetUuid", &uuid, device) == kCudaSuccess) {
     // The driver names an instance "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
     if (gpu.name.find(" MIG ") != std::string::npos) gpu.mig = Mig::instance;
-    gpu.uuid = (gpu.mig == Mig::instance ? "MIG-" : "GPU-") + uuid_text(uuid);
+    gpu.uuid = (gpu.mig == Mig::instance ? "MIG-" : "GPU-") +
+               uuid_text({reinterpret_cast<const char*>(uuid.bytes.data()), uuid.bytes.size()});
   }
   std::size_t bytes = 0;
   if (cuda.call<int(std::size_t*, CudaDevice)>("cuDeviceTotalMem_v2", &bytes, device) == kCudaSuccess)

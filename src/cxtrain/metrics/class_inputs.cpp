@@ -64,7 +64,7 @@ Classes classes_of(const char* metric, const at::Tensor& preds, const at::Tensor
   found.valid = found.target.ne(ignore_index);
   if (preds.dim() == target.dim() + 1) {
     const at::Tensor scores = rows_of(metric, preds, classes);
-    found.predicted = scores.argmax(1);  // of equal scores the first, unlike topk
+    found.predicted = scores.argmax(1);  // argmax takes the first of equal scores, topk any of them
     if (top_k > 1) {
       const at::Tensor best = std::get<1>(at::topk(scores, top_k, 1));
       const at::Tensor hit = best.eq(found.target.unsqueeze(1)).any(1);

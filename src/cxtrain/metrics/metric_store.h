@@ -151,7 +151,8 @@ class MetricStore final : public MetricSink, public Stateful {
   std::vector<BarValue> bar_values() const;
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
-  /// The same without values that are on a GPU. Does not wait for a device.
+  /// The latest value on the host of every metric, by name. Leaves out values on a GPU, and does not wait for
+  /// a device.
   std::map<std::string, double> all_on_host() const;
 
   std::string state_key() const override { return "metrics"; }

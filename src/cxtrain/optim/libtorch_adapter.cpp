@@ -105,7 +105,7 @@ class LibTorchAdapter final : public Optimizer {
   void load(std::span<const Piece> state) override {
     const at::Tensor bytes = saved_in(state).read();
     require_no_program(bytes, state_name_);
-    // LibTorch would go on with the saved ones.
+    // LibTorch's load replaces this run's options by the saved options.
     std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
     for (auto& group : optimizer_->param_groups()) options.push_back(group.options().clone());
     try {
@@ -152,7 +152,7 @@ class LibTorchAdapter final : public Optimizer {
     return archive;
   }
 
-  /// Of all parameters; absent: they lie on several.
+  /// The device of all parameters; absent if the parameters lie on several devices.
   std::optional<at::Device> only_device() const {
     if (parameters_.empty()) return std::nullopt;
     const at::Device first = parameters_.front().device();

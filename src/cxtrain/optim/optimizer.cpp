@@ -35,7 +35,8 @@ std::map<std::string_view, std::size_t> groups_by_name(const std::vector<Paramet
   return result;
 }
 
-/// Of an optimizer that has no weight decay, or keeps it to itself.
+/// Throws ConfigError if a group has a weight decay. Called for optimizers whose weight decay cannot be set:
+/// L-BFGS has none, and a user's optimizer sets its own.
 void refuse_weight_decay(const std::vector<ParameterGroup>& groups) {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].weight_decay)

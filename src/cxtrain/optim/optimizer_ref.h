@@ -50,8 +50,8 @@ class OptimizerRef {
   /// In manual optimization: one whole step. Toggles the optimizer, calls `loss`, which computes the loss
   /// with the forward pass, runs backward, averages the gradients over the ranks, clips, steps, and moves the
   /// schedule. Gradients travel during backward. With `accumulate_grad_batches` k the gradients of k batches
-  /// add up, and every k-th call steps; then called once per batch. Collective. Throws TrainingError if the
-  /// loss is not one number with a gradient.
+  /// add up, and every k-th call steps; `minimize` is then called once per batch. Collective. Throws
+  /// TrainingError if the loss is not one number with a gradient.
   virtual void minimize(const std::function<at::Tensor()>& loss) = 0;
 
   /// In manual optimization: drops the gradients of the optimizer's parameters. Collective. Throws

@@ -30,11 +30,11 @@ class GradScaler {
   /// Divides the gradients, on any devices, by the scale, in place. Sets `found_inf` to 1 if a gradient is
   /// not finite; float32 [1] on the scaler's device.
   void unscale(std::span<const at::Tensor> gradients, at::Tensor& found_inf);
-  /// Notes an overflow until `update`: `found_inf` is 1.
+  /// Notes an overflow until `update`, if `found_inf` is 1.
   void note(const at::Tensor& found_inf);
   /// 1 if an overflow was noted since the last `update`, else 0; float32 [1].
   const at::Tensor& noted() const { return found_inf_; }
-  /// A `found_inf` that is 0.
+  /// Returns a new `found_inf` that is 0.
   at::Tensor none_found() const;
   /// Multiplies the scale by `backoff_factor` after an overflow, and by `growth_factor` after
   /// `growth_interval` steps without one. Gradients of one scale are all unscaled by then.

@@ -82,8 +82,7 @@ struct GatherOverRanks : torch::autograd::Function<GatherOverRanks> {
     Communicator& communicator = saved_communicator(*context);
     const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
     communicator.all_reduce(sum, ReduceOp::sum);
-    // Not on a host, where the sum is finished, and gradients are under way that the other ranks may send
-    // later.
+    // On a host the sum is finished, and a join would wait for gradients that other ranks may send later.
     if (!sum.is_cpu()) communicator.join();
     return {
         sum.narrow(0, context->saved_data["first_row"].toInt(), context->saved_data["rows"].toInt()), {}, {}};

@@ -14,7 +14,7 @@
 namespace cxtrain {
 namespace {
 
-/// Of the learning rate from step to step.
+/// Returns the factor of the learning rate from one step to the next.
 double growth_of(const LrSweep& sweep) {
   return std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training));
 }

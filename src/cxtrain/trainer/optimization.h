@@ -51,7 +51,8 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The loss scale; null without one.
   GradScaler* scaler() { return shared_.scaler(); }
 
-  /// Automatic optimization: the gradients to come are not complete. A hook may have asked for those before.
+  /// Marks the gradients as not complete, in automatic optimization. A hook may have completed the gradients
+  /// of the step before.
   void expect_gradients();
   /// Completes the gradients of a step, in automatic optimization; without effect on complete ones.
   /// Collective.

@@ -35,7 +35,7 @@ class TrainedOptimizer final : public OptimizerRef {
   void unscale();
   /// Throws an AgreedError if too many steps in a row were skipped. Called once a step, after `unscale`.
   void check_overflow();
-  /// A micro-batch begins.
+  /// Begins a micro-batch.
   void begin_batch() { minimized_ = false; }
   /// The next step has gradients of its own.
   void end_step() { complete_ = false; }

@@ -49,7 +49,7 @@ void NodeSum::read(std::size_t first, std::size_t last, std::byte* to) {
   if (!sum_.wire) return sum_over_node(first, last, to);
   const auto [begin, end] = elements_of(first, last);
   sums_.resize((end - begin) * element_);
-  // What lies between the slices counts for the power of two of a block.
+  // All values of a block decide on its power of two, also the values between the slices.
   if (in_blocks()) std::fill(sums_.begin(), sums_.end(), std::byte{0});
   sum_over_node(begin, end, sums_.data());
   if (in_blocks()) return round_to_scaled(sum_.dtype, sums_.data(), to, end - begin);
