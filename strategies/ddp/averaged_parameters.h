@@ -42,6 +42,7 @@ class AveragedParameters final : public TrainedParameters {
   void agree_on_overflow(const at::Tensor& found) override;
   void begin_update() override;
   void publish() override { of_node_->publish(); }
+  void publish_step() override { of_node_->publish_step(); }
   void end_step(std::int64_t step) override;
   void unite() override;
   void average(std::span<const at::Tensor> tensors) override;

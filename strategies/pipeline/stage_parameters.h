@@ -29,6 +29,7 @@ class StageParameters final : public TrainedParameters {
   /// Throws TrainingError in the middle of a step.
   void begin_update() override;
   void publish() override { own_->publish(); }
+  void publish_step() override { own_->publish_step(); }
 
  private:
   struct Parameter {

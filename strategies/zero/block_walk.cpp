@@ -6,9 +6,9 @@
 
 namespace cxtrain {
 
-void BlockWalk::begin_forward(bool trains) {
+void BlockWalk::begin_forward() {
   blocks_.set_observer(this);
-  trains_ = trains;
+  model_.begin_pass();
   forward_ = 0;
 }
 
@@ -33,11 +33,7 @@ void BlockWalk::walk_to(std::size_t block) {
 void BlockWalk::enter_forward(std::size_t block) {
   model_.acquire(block);
   forward_ = block + 1;
-  if (forward_ < blocks_.size()) {
-    model_.request(forward_);
-  } else if (trains_) {
-    model_.request(block);  // backward begins with the block
-  }
+  if (forward_ < blocks_.size()) model_.request(forward_);
 }
 
 void BlockWalk::end_forward() {

@@ -22,8 +22,7 @@ class BlockWalk final : private BlockObserver {
   BlockWalk(const BlockWalk&) = delete;
   BlockWalk& operator=(const BlockWalk&) = delete;
 
-  /// `trains`: a backward pass follows.
-  void begin_forward(bool trains);
+  void begin_forward();
   /// Goes through the blocks that no pass of this rank has reached. Collective, as all passes are.
   void end_forward();
   /// `gradients`: those of this backward.
@@ -47,7 +46,6 @@ class BlockWalk final : private BlockObserver {
   Blocks& blocks_;
   GatheredModel& model_;
   ShardReducer* gradients_ = nullptr;
-  bool trains_ = false;
   std::size_t forward_ = 0;   ///< the first block that the forward pass has not reached
   std::size_t backward_ = 0;  ///< the last block that backward has reached; `size()` of the blocks: none
   std::size_t first_trained_ = 0;

@@ -52,7 +52,7 @@ std::vector<std::vector<std::size_t>> rows_of_blocks(const std::vector<DividedRo
 class GatheredModel::Held {
  public:
   Held(GatheredModel& model, Row& row) : model_(model), row_(row) {
-    if (!row_.here) model_.fetch(row_);
+    if (row_.users == 0) model_.gather(row_);
     model_.use(row_);
   }
   ~Held() { model_.leave(row_); }
@@ -77,13 +77,11 @@ GatheredModel::GatheredModel(const Trainable& module, const Blocks& blocks, Comm
   for (const Row& row : rows_) rows.push_back(row.shards.row);
   SlotPlan plan = plan_slots(rows, parameters, blocks);
   rows_of_block_ = std::move(plan.rows_of_block);
-  std::vector<at::Tensor> slots;
   for (const std::size_t largest : plan.largest) {
     const at::Tensor& share = rows_[largest].shards.share;
-    slots.push_back(group_.allocate(rows[largest].elements(), share.scalar_type(), share.device()));
+    slots_.push_back({group_.allocate(rows[largest].elements(), share.scalar_type(), share.device())});
   }
-  for (std::size_t row = 0; row < rows.size(); ++row)
-    rows_[row].slot = slots[plan.slot_of_row[row]].narrow(0, 0, rows[row].elements());
+  for (std::size_t row = 0; row < rows.size(); ++row) rows_[row].slot = &slots_[plan.slot_of_row[row]];
   count_rows_of(parameters);
 }
 
@@ -157,50 +155,51 @@ void GatheredModel::store_part(const Entry& entry, std::span<const Piece> kept) 
 // ------------------------------------------------------------------ rows in memory
 
 /// Begins to gather a row.
-void GatheredModel::fetch(Row& row) {
-  group_.all_gather(row.slot, row.shards.share);
-  row.here = under_way_ = true;
+void GatheredModel::gather(Row& row) {
+  group_.all_gather(row.memory(), row.shards.share);
+  row.slot->holds = &row;
+  under_way_ = true;
 }
 
-/// Makes the parameters of a row, which has been fetched, whole.
+/// Makes the parameters of a row, which its slot holds, whole.
 void GatheredModel::use(Row& row) {
   if (std::exchange(under_way_, false)) group_.join();
   if (row.users++ > 0) return;
-  auto* const begin = static_cast<std::byte*>(row.slot.mutable_data_ptr());
+  auto* const begin = static_cast<std::byte*>(row.slot->memory.mutable_data_ptr());
   for (const std::size_t i : row.entries()) {
     Entry& entry = entries_[i];
     if (entry.kept) continue;
     const auto offset = static_cast<std::ptrdiff_t>(row.shards.row.plan.offsets[entry.place]) *
-                        static_cast<std::ptrdiff_t>(row.slot.itemsize());
-    entry.storage.set_data_ptr_noswap(at::DataPtr(begin + offset, row.slot.device()));
+                        static_cast<std::ptrdiff_t>(row.slot->memory.itemsize());
+    entry.storage.set_data_ptr_noswap(at::DataPtr(begin + offset, row.slot->memory.device()));
     entry.named.tensor.set_data(entry.whole);
   }
 }
 
-/// Ends a `use`. The last one leaves the slot to other rows, unless the row has been requested again.
+/// Ends a `use`. The last one leaves the slot to other rows.
 void GatheredModel::leave(Row& row) {
-  if (--row.users > 0 || row.requested) return;
+  if (--row.users > 0) return;
   for (const std::size_t i : row.entries()) {
     Entry& entry = entries_[i];
     if (!entry.kept) entry.named.tensor.set_data(entry.elsewhere);
-    entry.storage.set_data_ptr_noswap(at::DataPtr(nullptr, row.slot.device()));
+    entry.storage.set_data_ptr_noswap(at::DataPtr(nullptr, row.slot->memory.device()));
   }
-  row.here = false;
+}
+
+void GatheredModel::begin_pass() {
+  for (Slot& slot : slots_) slot.holds = nullptr;
 }
 
 void GatheredModel::request(std::size_t block) {
   for (const std::size_t i : rows_of_block_[block]) {
-    if (!rows_[i].here) fetch(rows_[i]);
-    rows_[i].requested = true;
+    Row& row = rows_[i];
+    if (row.slot->holds != &row) gather(row);
   }
 }
 
 void GatheredModel::acquire(std::size_t block) {
   request(block);  // all its rows, before the first wait
-  for (const std::size_t i : rows_of_block_[block]) {
-    use(rows_[i]);
-    rows_[i].requested = false;
-  }
+  for (const std::size_t i : rows_of_block_[block]) use(rows_[i]);
 }
 
 void GatheredModel::release(std::size_t block) {
@@ -256,7 +255,7 @@ void GatheredModel::keep_whole(const std::set<std::string>& names) {
         entry.named.tensor.set_data(entry.whole.clone());
       } else {
         store_part(entry);
-        // `held` has the values of before; nobody reads them until the row is fetched again.
+        // `held` has the values of before; nobody reads them until the row is gathered again.
         entry.named.tensor.set_data(entry.elsewhere);
       }
     }

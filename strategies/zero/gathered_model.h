@@ -27,7 +27,8 @@ namespace cxtrain {
 /// times they have their shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a
 /// row is gathered as one message. A row is in memory while a block with one of its parameters is.
 ///
-/// Rows that are never in memory at the same time share a slot of memory (`plan_slots`).
+/// Rows that are never in memory at the same time share a slot of memory (`plan_slots`). A slot has the
+/// values of a row until another row needs the slot: a pass that comes back to the row gathers nothing.
 ///
 /// Parameters that cannot be divided, and buffers, are whole on every rank. All ranks of the group call the
 /// same methods in the same order; methods are collective unless they say otherwise.
@@ -38,11 +39,14 @@ class GatheredModel {
   GatheredModel(const Trainable& module, const Blocks& blocks, Communicator& group, std::int64_t row_bytes,
                 std::span<const Piece> kept = {});
 
+  /// Begins a pass over the blocks. The shards may have changed since the pass before: no slot has values of
+  /// them. Local.
+  void begin_pass();
   /// Begins to gather a block's parameters, which the next `acquire` needs.
   void request(std::size_t block);
   /// Makes a block's parameters whole.
   void acquire(std::size_t block);
-  /// Ends an `acquire`. Keeps what a `request` has asked for since. Local.
+  /// Ends an `acquire`. Local.
   void release(std::size_t block);
 
   /// Makes `rows_from` count the rows of these parameters only, as `rows_of` returns them. Local.
@@ -77,14 +81,19 @@ class GatheredModel {
     at::Tensor whole = {}, elsewhere = {};  ///< what `named.tensor` is with its memory, and without
     bool kept = false;                      ///< whole on every rank, although a row has a place for it
   };
+  struct Row;
+  struct Slot {
+    at::Tensor memory;
+    const Row* holds = nullptr;  ///< the row whose values arrived last, or arrive now; null: none
+  };
   struct Row {
-    PlacedRow shards;        ///< indices are those of `entries_`; the rank has its shard only
-    at::Tensor slot = {};    ///< for all parameters, while the row is in memory
-    bool here = false;       ///< fetched, and not dropped
-    int users = 0;           ///< blocks that have acquired the row
-    bool requested = false;  ///< since the last `acquire`
+    PlacedRow shards;      ///< indices are those of `entries_`; the rank has its shard only
+    Slot* slot = nullptr;  ///< one of `slots_`
+    int users = 0;         ///< blocks that have acquired the row
 
     const std::vector<std::size_t>& entries() const { return shards.row.parameters; }
+    /// The part of the slot for all parameters.
+    at::Tensor memory() const { return slot->memory.narrow(0, 0, shards.row.elements()); }
   };
   /// While it lives, a row is in memory.
   class Held;
@@ -93,7 +102,7 @@ class GatheredModel {
   void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
                 std::span<const Piece> kept);
   void divide(Entry& entry);
-  void fetch(Row& row);
+  void gather(Row& row);
   void use(Row& row);
   void leave(Row& row);
   /// Copies this rank's part of an entry into the share: from the entry's tensor, or from what is kept.
@@ -102,9 +111,10 @@ class GatheredModel {
   Communicator& group_;
   std::vector<Entry> entries_;  ///< parameters in registration order, then buffers
   std::vector<Row> rows_;
+  std::vector<Slot> slots_;
   std::vector<std::vector<std::size_t>> rows_of_block_;
   std::vector<std::size_t> rows_from_;
-  bool under_way_ = false;  ///< a row has been requested since the last `join`
+  bool under_way_ = false;  ///< a gather has begun since the last `join`
 };
 
 /// Slots of memory for rows that come and go: a row has the same slot each time.

@@ -116,7 +116,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   void forward(const Batch& batch, std::int64_t batch_idx) override {
-    begin_forward(/*trains=*/false);
+    begin_forward();
     ReplicatedStrategy::forward(batch, batch_idx);
     end_forward();
   }
@@ -151,8 +151,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
  private:
-  void begin_forward(bool trains) {
-    if (gathered_) gathered_->walk.begin_forward(trains);
+  void begin_forward() {
+    if (gathered_) gathered_->walk.begin_forward();
   }
   void end_forward() {
     if (gathered_) gathered_->walk.end_forward();
@@ -162,7 +162,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
   /// walks over the blocks without a call of the method.
   template <class Step>
   std::invoke_result_t<const Step&> in_forward(const Step& step) {
-    begin_forward(/*trains=*/false);
+    begin_forward();
     try {
       if constexpr (std::is_void_v<std::invoke_result_t<const Step&>>) {
         step();
@@ -179,7 +179,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   StepOutput training_step(const MicroStep& step) override {
-    begin_forward(/*trains=*/true);  // its end is in the exchange of gradients
+    begin_forward();  // its end is in the exchange of gradients
     return ReplicatedStrategy::training_step(step);
   }
 

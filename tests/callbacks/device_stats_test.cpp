@@ -189,11 +189,13 @@ TEST_CASE("nothing is sampled or exchanged between logging steps", "[callbacks]"
   DeviceStats stats({true, GpuMemoryLog::all},
                     {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
   std::int64_t& step = run.values.state.global_step;
-  for (step = 0; step < 5; ++step) run.batch_end(stats);
+  for (step = 1; step < 5; ++step) run.batch_end(stats);
   CHECK(run.world.exchanges == 0);
   CHECK(asked.empty());
   run.batch_end(stats);
-  run.batch_end(stats);  // the next micro-batch: no step was done in between
+  run.values.progress.stepped = false;  // after the next micro-batch
+  run.batch_end(stats);
+  run.values.progress.stepped = true;
   CHECK(run.world.exchanges == 1);
   run.values.progress.log_every_n_steps = 0;
   DeviceStats never({true}, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});

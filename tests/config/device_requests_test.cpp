@@ -30,7 +30,7 @@ Hardware machine_showing(int gpus, const char* visible) {
 
 List gpus_of(const Plan& plan) {
   List gpus;
-  for (const RankPlan& rank : plan.ranks) gpus.push_back(rank.gpu);
+  for (const RankPlan& rank : plan.ranks) gpus.push_back(rank.gpu.value());
   return gpus;
 }
 

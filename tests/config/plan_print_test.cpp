@@ -120,7 +120,7 @@ TEST_CASE("any plan as JSON holds what the plan does", "[config]") {
       CHECK(written["node"] == rank.node);
       CHECK(written["local_rank"] == rank.local_rank);
       CHECK(written["device"] == rank.device);
-      CHECK(written["gpu"] == (rank.gpu < 0 ? nlohmann::json(nullptr) : nlohmann::json(rank.gpu)));
+      CHECK(written["gpu"] == (rank.gpu ? nlohmann::json(*rank.gpu) : nlohmann::json(nullptr)));
       CHECK(written["uuid"] == text_or_none(rank.uuid));
     }
     check_problems(json["warnings"], plan.warnings, false);

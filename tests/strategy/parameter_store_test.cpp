@@ -2,9 +2,12 @@
 #include <ATen/ops/rand.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
+
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/parameter_store.h"
 #include "support/catch.h"
+#include "support/fake_communicator.h"
 
 namespace cxtrain {
 namespace {
@@ -69,6 +72,27 @@ TEST_CASE(
     const at::Tensor& rounded = parameters[i].tensor;
     CHECK(at::equal(rounded, trained.pieces()[i].values.to(rounded.scalar_type())));
   }
+}
+
+TEST_CASE("a step brings no frozen rows to the other ranks, and other changes bring all rows") {
+  test::FakeCommunicator comm(/*size=*/2);
+  std::vector<NamedTensor> parameters;
+  for (const char* name : {"trained", "frozen"})
+    parameters.push_back({name, at::rand({4096}).set_requires_grad(parameters.empty())});
+  LocalGradients local(parameters);
+  ParameterStore store(parameters, {}, local, comm, place_rows(parameters, comm, /*row_bytes=*/1));
+  const auto gathers = [&] {
+    const auto is_gather = [](const std::string& call) { return call.starts_with("all_gather"); };
+    return std::count_if(comm.calls.begin(), comm.calls.end(), is_gather);
+  };
+  REQUIRE(gathers() == 0);
+  store.publish_step();
+  CHECK(gathers() == 1);
+  store.publish();
+  CHECK(gathers() == 3);
+  parameters[1].tensor.set_requires_grad(true);  // a hook unfreezes it
+  store.publish_step();
+  CHECK(gathers() == 5);
 }
 
 }  // namespace

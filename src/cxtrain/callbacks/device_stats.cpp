@@ -60,8 +60,7 @@ DeviceStats::DeviceStats(Wanted wanted) : DeviceStats(wanted, {open_gpu_monitor(
 void DeviceStats::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   const std::int64_t every = run.progress().log_every_n_steps;
-  if (every <= 0 || step % every != 0 || step == last_logged_) return;
-  last_logged_ = step;
+  if (every <= 0 || !run.progress().stepped || step % every != 0) return;
   if (run.plan().accelerator == "gpu") {
     log_gpus(run);
   } else if (wanted_.device_stats) {

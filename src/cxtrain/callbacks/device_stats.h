@@ -44,8 +44,6 @@ class DeviceStats : public Callback {
 
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
-  void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }
   std::string state_key() const override {
     return wanted_.device_stats ? "DeviceStatsMonitor" : "log_gpu_memory";
   }
@@ -58,7 +56,6 @@ class DeviceStats : public Callback {
 
   Wanted wanted_;
   Sources sources_;
-  std::int64_t last_logged_ = 0;
 };
 
 /// `device_stats`: Lightning's DeviceStatsMonitor.

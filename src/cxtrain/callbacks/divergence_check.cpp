@@ -115,8 +115,7 @@ DivergenceCheck::DivergenceCheck(const Args& args) : every_(args.every_n_train_s
 
 void DivergenceCheck::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  if (run.world().size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
-  last_ = step;
+  if (run.world().size() == 1 || !run.progress().stepped || step % every_ != 0) return;
   if (nothing_to_compare_) return;
   const std::vector<std::pair<std::string, std::string>> checksums = parameter_checksums(run);
   if (checksums.empty()) {

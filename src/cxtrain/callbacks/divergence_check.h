@@ -29,7 +29,7 @@ class DivergenceCheck final : public Callback {
                           std::int64_t batch_idx) override;
 
  private:
-  std::int64_t every_, last_ = 0;
+  std::int64_t every_;
   bool nothing_to_compare_ = false;  ///< warned of once
 };
 

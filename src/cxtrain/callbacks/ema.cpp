@@ -31,7 +31,7 @@ at::ScalarType average_dtype(const at::Tensor& parameter) {
 void Ema::setup(Run& run, Stage stage) {
   values_.clear();
   averages_.clear();  // an earlier fit has made its averages the model
-  last_step_ = updates_ = 0;
+  updates_ = 0;
   run_ = &run;
   if (stage == Stage::fit && run.plan().replicas > 1) {
     throw ConfigError("callbacks.ema",
@@ -53,9 +53,8 @@ void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
 }
 
 void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
-  // A batch takes no step while gradients accumulate, and several with several optimizers.
-  const std::int64_t step = run.global_step(), before = std::exchange(last_step_, step);
-  if (step >= args_.start_step && step / args_.every_n_steps != before / args_.every_n_steps) update();
+  const std::int64_t step = run.global_step();
+  if (run.progress().stepped && step >= args_.start_step && step % args_.every_n_steps == 0) update();
 }
 
 std::vector<at::Tensor> Ema::values() const {
@@ -147,13 +146,11 @@ std::vector<Piece> Ema::named_averages() const {
 void Ema::on_save_checkpoint(StateDict& state) {
   swap_out();  // a signal ends the run during a validation
   state.set("updates", updates_);
-  state.set("last_step", last_step_);
   if (!averages_.empty()) state.make_section("averages").add(named_averages());
 }
 
 void Ema::on_load_checkpoint(const StateDict& state) {
   updates_ = state.integer("updates");
-  last_step_ = state.integer("last_step");
   averages_.clear();
   if (updates_ == 0 || pieces().empty()) return;
   make_averages();

@@ -70,7 +70,7 @@ class Ema final : public Callback {
   std::vector<at::Tensor> averages_;  ///< of the pieces; none before the first update
   std::vector<at::Tensor> own_;       ///< the pieces' values, while the averages are in their place
   bool swapped_ = false;
-  std::int64_t last_step_ = 0, updates_ = 0;
+  std::int64_t updates_ = 0;
 };
 
 }  // namespace cxtrain

@@ -9,12 +9,7 @@ namespace cxtrain {
 class LearningRateMonitor final : public Callback {
  public:
   void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
-  void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }
   std::string state_key() const override { return "LearningRateMonitor"; }
-
- private:
-  std::int64_t last_logged_ = -1;
 };
 
 }  // namespace cxtrain

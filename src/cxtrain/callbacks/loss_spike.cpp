@@ -22,16 +22,12 @@ LossSpike::LossSpike(const Args& args) : args_(args), detector_(args.limits) {
                       "use fewer, or a larger window", MessageCode::conflicting_options);
 }
 
-void LossSpike::on_train_start(Run& run) {
-  detector_ = SpikeDetector(args_.limits);
-  last_step_ = run.global_step();
-}
+void LossSpike::on_train_start(Run&) { detector_ = SpikeDetector(args_.limits); }
 
 void LossSpike::on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   const at::Tensor& loss = output.loss;
-  if (step == last_step_ || step % args_.every_n_train_steps != 0 || !loss.defined()) return;
-  last_step_ = step;
+  if (!run.progress().stepped || step % args_.every_n_train_steps != 0 || !loss.defined()) return;
   const double value = loss.item<double>();
   const std::optional<SpikeDetector::Spike> spike = detector_.add(value);
   if (!spike) return;

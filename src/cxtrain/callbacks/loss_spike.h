@@ -37,7 +37,6 @@ class LossSpike final : public Callback {
  private:
   Args args_;
   SpikeDetector detector_;
-  std::int64_t last_step_ = 0;
 };
 
 }  // namespace cxtrain

@@ -42,6 +42,7 @@ struct Progress {
   std::int64_t log_every_n_steps = 0;       ///< interval between rows of metrics; 0: never
   bool validates_at_epoch_end_only = true;  ///< or never
   bool sanity_checking = false;
+  bool stepped = true;                ///< in `on_train_batch_end`: the batch has ended with an optimizer step
   bool epoch_is_complete = true;      ///< in `on_train_epoch_end`; false: the training stops within the epoch
   bool samples_on_every_rank = true;  ///< in each batch of the loop; false if that is not known (streams)
   /// The run ends with the checkpoint in preparation: a callback that saves the state by itself must wait

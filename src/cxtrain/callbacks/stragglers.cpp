@@ -23,13 +23,12 @@ std::string in_milliseconds(double seconds) {
 
 }  // namespace
 
-void Stragglers::on_train_start(Run& run) {
+void Stragglers::on_train_start(Run&) {
   const bool crowded = cores_of_this_process() < world_.facts().local_size && cores_of_this_process() > 1;
   looks_ = !world_.any_rank(crowded);
   window_ = static_cast<std::size_t>(kMinSteps);
   steps_.reserve(static_cast<std::size_t>(kMaxSteps));
   of_all_ranks_.resize(static_cast<std::size_t>(world_.size()) + 1);
-  last_step_ = run.global_step();
   note_place();
   window_begin_ = last_end_;
 }
@@ -41,8 +40,7 @@ void Stragglers::note_place() {
 }
 
 void Stragglers::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
-  if (!looks_ || run.global_step() == last_step_) return;
-  last_step_ = run.global_step();
+  if (!looks_ || !run.progress().stepped) return;
   const FlightRecorder::Ticks end = last_end_, waited = waited_;
   note_place();
   steps_.push_back(static_cast<double>(last_end_ - end) - static_cast<double>(waited_ - waited));

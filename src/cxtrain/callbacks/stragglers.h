@@ -34,7 +34,6 @@ class Stragglers final : public Callback {
 
   World& world_;
   bool looks_ = false;
-  std::int64_t last_step_ = 0;
   FlightRecorder::Ticks last_end_ = 0, waited_ = 0;  ///< by the end of that step
   FlightRecorder::Ticks window_begin_ = 0;
   std::size_t window_ = 0;     ///< steps

@@ -19,7 +19,7 @@ namespace {
 std::int64_t memory_for(const RankPlan& rank, int ranks_on_node, const Hardware& hardware,
                         const Options& options) {
   constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-  if (rank.gpu < 0) return options.hardware_file.empty() ? total_memory_bytes() / ranks_on_node : kUnknown;
+  if (!rank.gpu) return options.hardware_file.empty() ? total_memory_bytes() / ranks_on_node : kUnknown;
   constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
   for (const Gpu& gpu : hardware.node(rank.node).gpus) {
     if (gpu.index == rank.gpu && gpu.memory_total_mib > 0) return gpu.memory_total_mib * kMebibyte;

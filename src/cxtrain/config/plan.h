@@ -22,19 +22,18 @@ struct RankPlan {
   int node = 0;
   int local_rank = 0;
   std::string device = "cpu";  ///< device of the rank: "cpu", or "cuda:" and an index into the visible set
-  int gpu = -1;                ///< physical index; -1 on the CPU
+  std::optional<int> gpu;      ///< physical index; absent on the CPU
   std::string uuid;
   std::vector<std::string> devices;  ///< all devices of the rank, `device` first: devices_per_rank, dp: all
   std::vector<int> gpus;             ///< physical indices of `devices`; empty on the CPU
   std::vector<std::string> uuids;    ///< UUIDs of `devices`
 
   void fields(auto&& field) {
-    const std::optional<int> known_gpu = gpu < 0 ? std::nullopt : std::optional(gpu);
     field("rank", rank);
     field("node", node);
     field("local_rank", local_rank);
     field("device", device);
-    field("gpu", known_gpu, in_json::kNullIfEmpty);
+    field("gpu", gpu, in_json::kNullIfEmpty);
     field("uuid", uuid, in_json::kNullIfEmpty);
     field("devices", devices);
     field("gpus", gpus);

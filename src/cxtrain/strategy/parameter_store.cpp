@@ -202,6 +202,26 @@ void ParameterStore::begin_update() {
 }
 
 void ParameterStore::publish() {
+  begin_publish();
+  for (const PlacedRow& row : rows_) gather(row);
+  end_publish();
+}
+
+void ParameterStore::publish_step() {
+  begin_publish();
+  for (const PlacedRow& row : rows_) {
+    if (trains(row)) gather(row);
+  }
+  end_publish();
+}
+
+bool ParameterStore::trains(const PlacedRow& row) const {
+  return std::any_of(row.row.parameters.begin(), row.row.parameters.end(), [this](std::size_t i) {
+    return parameters_[i].named.tensor.requires_grad() || has_gradient(parameters_[i]);
+  });
+}
+
+void ParameterStore::begin_publish() {
   const at::NoGradGuard no_grad;
   if (!updating_) begin_update();
   updating_ = false;
@@ -209,9 +229,13 @@ void ParameterStore::publish() {
   std::fill(held_.begin(), held_.end(), at::Tensor());
   for (const Masters& masters : masters_) at::_foreach_copy_(masters.rounded, masters.precise);
   if (!one_copies_.empty()) group_->node_memory()->end_update(one_copies_);
-  for (const PlacedRow& row : rows_) {
-    if (row.memory.defined() && row.one_copy == nullptr) group_->all_gather(row.memory, row.share);
-  }
+}
+
+void ParameterStore::gather(const PlacedRow& row) {
+  if (row.memory.defined() && row.one_copy == nullptr) group_->all_gather(row.memory, row.share);
+}
+
+void ParameterStore::end_publish() {
   if (!rows_.empty()) group_->join();
   for (const PlacedRow& row : rows_) {
     // Autograd is to know, as of any change in place.

@@ -49,6 +49,7 @@ class ParameterStore final : public TrainedParameters {
   void agree_on_overflow(const at::Tensor& found) override;
   void begin_update() override;
   void publish() override;
+  void publish_step() override;
   /// Returns whether the ranks of the group have one copy of the values of every row.
   bool one_copy() const { return !rows_.empty() && one_copies_.size() == rows_.size(); }
 
@@ -79,6 +80,12 @@ class ParameterStore final : public TrainedParameters {
   at::Tensor gradient_of(std::size_t piece) const;
   static at::Tensor in_float32(Update& update, const at::Tensor& gradient, const at::Tensor& master);
   static bool has_gradient(const Parameter& parameter);
+  /// Returns whether a step may have changed the row. Equal on all ranks.
+  bool trains(const PlacedRow& row) const;
+  void begin_publish();
+  /// Gathers the row, unless the ranks of the group have one copy of the row.
+  void gather(const PlacedRow& row);
+  void end_publish();
   /// The norms of the chunks of all rows of one dtype and device, and from them the norms of parameters.
   void row_norms(std::span<const PlacedRow* const> rows, double order, std::vector<at::Tensor>& norms);
 

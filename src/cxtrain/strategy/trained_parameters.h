@@ -62,6 +62,8 @@ class TrainedParameters {
   /// Brings the whole model to every rank that needs it. Called after the optimizer or other code has changed
   /// pieces or buffers, alike on all ranks. Collective.
   virtual void publish() = 0;
+  /// The same after an optimizer's step, which has changed no frozen parameter. Collective.
+  virtual void publish_step() { publish(); }
 
   // For ranks that update parameters apart for several steps. All ranks call these methods.
 

@@ -229,8 +229,8 @@ void FitLoop::run_step() {
   const StepVote of_all_ranks = context_.voting.end();
   note_skips_elsewhere(of_all_ranks.result());
   if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;
-  const bool stepped = optimization_.step(own, of_all_ranks.result(), *micro_);
-  if (stepped && stays_finite()) {
+  context_.progress.stepped = optimization_.step(own, of_all_ranks.result(), *micro_);
+  if (context_.progress.stepped && stays_finite()) {
     finite_.ask(optimization_.trained());
     if (context_.parts.device.is_cpu()) finite_.answer();
   }
@@ -239,7 +239,7 @@ void FitLoop::run_step() {
     context_.training_clock.set_first_step_seconds(seconds_since_process_start());
   }
   end_batch();
-  after_step(stepped);
+  after_step();
 }
 
 std::int64_t FitLoop::first_of_step() const {
@@ -276,6 +276,7 @@ void FitLoop::begin_batch() {
   context_.progress.batch_idx = idx;
   context_.progress.samples_per_batch = samples_over_ranks();
   context_.progress.dataloader_idx = batch_.dataloader_idx;
+  context_.progress.stepped = false;
   scope_.emplace(context_.metrics, hooks::kTrainingStep, batch_.batch.size);
   context_.hooks.call(hooks::on_train_batch_start, batch_.batch, idx);
   micro_.emplace(micro_step());
@@ -348,11 +349,11 @@ void FitLoop::note_skips_elsewhere(const StepResult& of_all_ranks) {
               ": its log (rank_K.log) names the batch, which is skipped");
 }
 
-void FitLoop::after_step(bool stepped) {
+void FitLoop::after_step() {
   context_.rows.write_pending();  // the step before's, whose values have had this step to arrive
-  if (stepped && limits().log_every > 0 && context_.state.global_step % limits().log_every == 0) {
+  const std::int64_t every = limits().log_every;
+  if (context_.progress.stepped && every > 0 && context_.state.global_step % every == 0)
     context_.rows.log_step();
-  }
   context_.rows.loggers.flush_when_due();
   context_.requests.validation = validation_time_is_up();
   handle(context_.voting.vote_after_step(writes_checkpoint()));

@@ -56,7 +56,7 @@ class FitLoop final : private StepPlan, private StepObserver {
   std::int64_t first_of_step() const;
   void begin_batch();
   void end_batch();
-  void after_step(bool stepped);
+  void after_step();
   void note_skip();
   void note_skips_elsewhere(const StepResult& of_all_ranks);
   std::int64_t samples_over_ranks();

@@ -222,7 +222,7 @@ void TrainedOptimizer::update() {
   trained_->begin_update();
   optimizer_->step(inputs);
   PhaseClock::enter(Phase::publish);
-  trained_->publish();
+  trained_->publish_step();
   shared_.note_update();
   has_gradients_ = false;
   end_step();
