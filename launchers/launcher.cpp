@@ -16,23 +16,6 @@
 namespace cxtrain {
 namespace {
 
-int start_by_mpirun(const Plan& plan, const Program& program, double) {
-  return run_mpirun(plan.world_size, program);
-}
-
-int start_in_slurm_job(const Plan& plan, const Program& program, double) { become_step(plan, program); }
-
-int start_by_spawning(const Plan& plan, const Program& program, double timeout_seconds) {
-  return spawn_ranks(plan.world_size, program, timeout_seconds);
-}
-
-constexpr std::array kLaunchers{
-    Launcher{.name = "mpirun"},
-    Launcher{.name = "srun", .start = start_in_slurm_job},
-    Launcher{.name = "subprocess", .start = start_by_mpirun},
-    Launcher{.name = "spawn", .start = start_by_spawning},
-};
-
 /// By these a user binds ranks: Open MPI 4's and 5's.
 constexpr std::array kBinding{"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy",
                               "OMPI_MCA_rmaps_base_cpus_per_proc", "OMPI_MCA_rmaps_base_cpus_per_rank",
@@ -56,16 +39,12 @@ bool user_binds_ranks() {
 
 }  // namespace
 
-std::span<const Launcher> launchers() { return kLaunchers; }
-
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds) {
-  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(),
-                                [&](const Launcher& launcher) { return launcher.name == plan.launcher; });
-  if (row == kLaunchers.end() || row->start == nullptr) {
-    throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks",
-                             MessageCode::launch_failed);
-  }
-  return row->start(plan, program, timeout_seconds);
+  if (plan.launcher == "srun") become_step(plan, program);
+  if (plan.launcher == "subprocess") return run_mpirun(plan.world_size, program);
+  if (plan.launcher == "spawn") return spawn_ranks(plan.world_size, program, timeout_seconds);
+  throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks",
+                           MessageCode::launch_failed);
 }
 
 std::vector<std::string> words_of(const Program& program) {

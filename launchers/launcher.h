@@ -1,17 +1,14 @@
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cxtrain/config/plan.h"
 
 /// Who starts the ranks of a job.
 ///
-/// Under mpirun and srun they are there already. A process that was started alone and plans for several
-/// starts them itself, in the way that the plan names (`Plan::launcher`): each way is a row of the table
-/// below, and a further one is a further row.
+/// Under mpirun and srun the ranks are there already. A process that was started alone and plans for several
+/// ranks starts them itself, in the way that the plan names (`Plan::launcher`).
 namespace cxtrain {
 
 /// What each rank runs.
@@ -26,20 +23,10 @@ std::vector<std::string> words_of(const Program& program);
 /// This process's own program, with these arguments (without the name).
 Program this_program(int argc, const char* const* argv);
 
-struct Launcher {
-  std::string_view name;  ///< in `Plan::launcher`
-  /// Starts the plan's ranks, each running `program`, and returns the exit status of the whole job when all
-  /// have ended. Null for a launcher outside of this program, which has started the ranks already. Throws an
-  /// Error where ranks cannot be started.
-  int (*start)(const Plan& plan, const Program& program, double timeout_seconds) = nullptr;
-};
-
-/// All launchers that a plan may name, except for "none".
-std::span<const Launcher> launchers();
-
-/// Starts the ranks as the plan's launcher does (`Launcher::start`). To be called where `needs_launch`
-/// (config/plan.h) says so, before this process has started MPI. With `srun` the function does not return:
-/// the process becomes srun. Ranks of `spawn` have `timeout_seconds` to start.
+/// Starts the plan's ranks, each running `program`, as the plan's launcher does. Returns the exit status of
+/// the whole job when all ranks have ended. To be called where `needs_launch` (config/plan.h) says so, before
+/// this process has started MPI. With `srun` the function does not return: the process becomes srun. Ranks of
+/// `spawn` have `timeout_seconds` to start. Throws an Error if ranks cannot be started.
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 
 /// Tells MPI's launchers about `ranks` processes on this node, by environment variables that replace those

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/launch_environment.h"
@@ -121,8 +122,7 @@ std::string in_tenths(double seconds) {
 
 void log_end(int restarts, double seconds, const RestartPoint& left) {
   if (restarts == 0) return;
-  std::string line = std::to_string(restarts) + (restarts == 1 ? " restart: " : " restarts: ") +
-                     in_tenths(seconds) + " s in all";
+  std::string line = counted(restarts, "restart") + ": " + in_tenths(seconds) + " s in all";
   if (left.trained_seconds > 0 && left.trained_seconds <= seconds) {
     line += ", " + in_tenths(left.trained_seconds) + " s (" +
             std::to_string(std::lround(100 * left.trained_seconds / seconds)) + " %) of training are kept";
@@ -159,9 +159,11 @@ int run_with_restarts(const RestartPlan& plan) {
     log_warning("the job has ended with " + describe(end) + "; restart " + std::to_string(policy.restarts()) +
                 " of " + std::to_string(plan.limits.max_restarts) +
                 (decision.why.empty() ? "" : " (" + decision.why + ")") +
-                (next.from.empty() ? ", from the beginning: there is no checkpoint yet"
-                 : earlier         ? ", from the checkpoint before the newest, " + next.from
-                                   : ", from step " + std::to_string(left.step) + " of " + next.from));
+                (next.from.empty()
+                     ? ", from the beginning: " +
+                           (left.unreadable.empty() ? "there is no checkpoint yet" : left.unreadable)
+                 : earlier ? ", from the checkpoint before the newest, " + next.from
+                           : ", from step " + std::to_string(left.step) + " of " + next.from));
   }
 }
 

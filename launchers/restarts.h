@@ -15,6 +15,7 @@ struct RestartPoint {
   std::int64_t step = -1;      ///< of the newest checkpoint; -1: there is none
   std::string run;             ///< the folder of the run; empty: it has not made one
   std::string before;          ///< the checkpoint before the newest; empty: there is none
+  std::string unreadable;      ///< why the checkpoints cannot be read now; empty: they can
   double trained_seconds = 0;  ///< that are in what the run has ended with; 0: it has not ended by itself
   std::int64_t samples = 0;    ///< that all ranks together take at a time; 0: not known
 };

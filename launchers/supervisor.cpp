@@ -187,9 +187,8 @@ SupervisorLink::SupervisorLink(int rank) {
     if (connection) {
       connections_.push_back(std::move(connection));
     } else if (variable == kSupervisorVariable) {
-      throw CommunicationError(
-          "cannot reach the process that started this rank: " + std::string(std::strerror(errno)),
-          MessageCode::launch_failed);
+      throw CommunicationError("cannot reach the process that started this rank: has it ended?",
+                               MessageCode::launch_failed);
     }  // the others may be on another node
   }
   report(rank);

@@ -9,18 +9,17 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/process_state.h"
 
 namespace cxtrain {
 namespace {
 
-/// Returns the letter that /proc/PID/stat has for the state of a process: 'T' is stopped, 'Z' is dead.
-/// Returns 0 if the process does not exist.
-char state_of(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');  // the name may hold spaces
-  return name_end == std::string::npos || name_end + 2 >= line.size() ? '\0' : line[name_end + 2];
+/// Returns whether the process is Open MPI's mpirun: prterun in Open MPI 5.
+bool is_mpirun(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name == "mpirun" || name == "orterun" || name == "prterun";
 }
 
 /// Children of all threads of a process. Empty where the kernel keeps no list.
@@ -37,15 +36,16 @@ std::vector<pid_t> children_of(pid_t process) {
 
 bool has_dead_children_only(pid_t process) {
   const std::vector<pid_t> children = children_of(process);
-  return !children.empty() &&
-         std::all_of(children.begin(), children.end(), [](pid_t child) { return state_of(child) == 'Z'; });
+  return !children.empty() && std::all_of(children.begin(), children.end(),
+                                          [](pid_t child) { return state_letter(child) == 'Z'; });
 }
 
 }  // namespace
 
 void UnreapedChildren::kill_stuck_parent() {
   constexpr std::chrono::seconds kPatience{10};
-  if (state_of(parent_.id()) == 'T' || !has_dead_children_only(parent_.id())) return since_.reset();
+  const pid_t parent = parent_.id();
+  if (!is_mpirun(parent) || is_stopped(parent) || !has_dead_children_only(parent)) return since_.reset();
   if (!since_) since_ = Monotonic::now();
   if (Monotonic::now() - *since_ < kPatience) return;
   log_error(

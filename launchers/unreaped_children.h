@@ -15,9 +15,9 @@ class UnreapedChildren {
   /// The process, which may be an mpirun, outlives the object.
   explicit UnreapedChildren(const ChildProcess& parent) : parent_(parent) {}
 
-  /// Kills the process with its group, and logs an error, if it has children and all of them have been dead
-  /// for ten seconds. A process that is stopped cannot reap its children, and stays. Called about once a
-  /// second while the process runs.
+  /// Kills the process with its group, and logs an error, if it is an mpirun, has children, and all of them
+  /// have been dead for ten seconds. A process that is stopped cannot reap its children, and stays. Called
+  /// about once a second while the process runs.
   void kill_stuck_parent();
 
  private:

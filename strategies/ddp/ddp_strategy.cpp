@@ -166,7 +166,7 @@ class DdpStrategy final : public ReplicatedStrategy {
 
   std::unique_ptr<TrainedParameters> make_divided(const OptimizerTarget& target, GradientExchange& exchange) {
     Communicator& group = ranks_of_node();
-    auto divided = std::make_unique<ParameterStore>(target.parameters, context_->precision, exchange, group,
+    auto divided = std::make_unique<ParameterStore>(target.parameters, context_->precision, exchange, &group,
                                                     place_rows(target.parameters, group, /*row_bytes=*/0));
     log_info("optimizer: " + std::to_string(group.size()) + " ranks divide its work" +
              (divided->one_copy() ? ", and have one copy of the parameters" : ""));

@@ -10,10 +10,10 @@ namespace cxtrain {
 HookedGradients::HookedGradients(std::vector<NamedTensor> parameters, std::shared_ptr<AveragingHook> hook,
                                  Communicator& communicator, World& world, TensorSync* buffers,
                                  bool find_unused_parameters)
-    : parameters_(std::move(parameters)),
+    : OrderedExchange(buffers),
+      parameters_(std::move(parameters)),
       hook_(std::move(hook)),
       world_(world),
-      buffers_(buffers),
       find_unused_parameters_(find_unused_parameters) {
   hook_->prepare(parameters_, communicator);
 }
@@ -43,10 +43,6 @@ void HookedGradients::complete() {
   const bool skipped = std::find(touched.begin(), touched.end(), true) == touched.end();
   if (untouched.empty() || skipped || std::exchange(warned_unused_, true)) return;
   warn_of_missing_gradients(untouched);
-}
-
-void HookedGradients::bring_buffers() {
-  if (buffers_ != nullptr) buffers_->broadcast();
 }
 
 }  // namespace cxtrain

@@ -21,7 +21,6 @@ class HookedGradients final : public OrderedExchange {
   void zero_gradients() override;
   void begin_backward(bool /*completes_step*/) override { is_complete_ = false; }
   void complete() override;
-  void bring_buffers() override;
   std::string order() const override { return {}; }
   void set_order(const std::string& /*lines*/) override {}
   Stateful* memory() override { return hook_.get(); }
@@ -30,7 +29,6 @@ class HookedGradients final : public OrderedExchange {
   std::vector<NamedTensor> parameters_;
   std::shared_ptr<AveragingHook> hook_;
   World& world_;
-  TensorSync* buffers_;
   const bool find_unused_parameters_;
   bool is_complete_ = false;  ///< the gradients of this step
   bool warned_unused_ = false;

@@ -10,11 +10,11 @@ namespace cxtrain {
 
 ReducedGradients::ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator,
                                    World& world, const ReducerOptions& options, TensorSync* buffers)
-    : parameters_(std::move(parameters)),
+    : OrderedExchange(buffers),
+      parameters_(std::move(parameters)),
       communicator_(communicator),
       world_(world),
-      options_(options),
-      buffers_(buffers) {
+      options_(options) {
   make_reducer();
 }
 
@@ -57,10 +57,6 @@ void ReducedGradients::complete() {
 void ReducedGradients::zero_gradients() {
   if (reducer_->outdated()) make_reducer();
   reducer_->zero_gradients();
-}
-
-void ReducedGradients::bring_buffers() {
-  if (buffers_ != nullptr) buffers_->broadcast();
 }
 
 std::string ReducedGradients::order() const {

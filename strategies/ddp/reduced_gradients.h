@@ -31,7 +31,6 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
     return reducer_->rehearse(messages);
   }
   std::vector<ConnectionUse> connections() const override { return communicator_.connections(); }
-  void bring_buffers() override;
   std::string order() const override;
   void set_order(const std::string& lines) override;
   /// Which gradients are rounded, if a step has shown that (`ReducerOptions::round_exposed_only`).
@@ -50,7 +49,6 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   Communicator& communicator_;
   World& world_;
   ReducerOptions options_;
-  TensorSync* buffers_;
   std::unique_ptr<Reducer> reducer_;
   // Loaded from a saved training, and kept until the first step is complete: before that step hooks may
   // freeze and unfreeze parameters.

@@ -5,12 +5,10 @@
 namespace cxtrain {
 
 inline StrategyTraits ddp_spawn_traits() {
-  return {.ranks = StrategyTraits::Ranks::per_device,
-          .devices = StrategyTraits::Devices::parts,
-          .launcher = StrategyTraits::Launcher::spawn,
-          .joined_as = "ddp",
-          .refuse = refuse_ddp,
-          .takes_comm_hook = true};
+  StrategyTraits traits = ddp_traits();
+  traits.launcher = StrategyTraits::Launcher::spawn;
+  traits.joined_as = "ddp";
+  return traits;
 }
 
 }  // namespace cxtrain

@@ -1,12 +1,11 @@
 #include "metric_recorder.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include <algorithm>
 #include <map>
+
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {
@@ -14,58 +13,31 @@ namespace {
 /// A metric over all replicas, as its `reduce_fx` joins their values.
 struct Merged {
   const MetricRecorder::Entry* first = nullptr;
-  double number = 0;
-  bool has_number = false;
-  at::Tensor tensor;  ///< float64 scalar on the primary's device; defined once one value came from a device
-  double weight = 0;
+  MetricAccumulator values;
 
   void add(const MetricRecorder::Entry& entry, double samples, at::Device device) {
     if (first == nullptr) first = &entry;
     if (entry.metric != nullptr) return;
-    const double own = static_cast<double>(entry.options.batch_size.value_or(0));
-    weight += entry.options.batch_size ? own : samples;
-    const ReduceFx fx = entry.options.reduce_fx;
-    const double factor = fx == ReduceFx::mean ? (entry.options.batch_size ? own : samples) : 1;
-    if (!entry.tensor.defined()) {
-      const double value = entry.number * factor;
-      if (!has_number) {
-        number = value;
-      } else if (fx == ReduceFx::min) {
-        number = std::min(number, value);
-      } else if (fx == ReduceFx::max) {
-        number = std::max(number, value);
-      } else {
-        number += value;
-      }
-      has_number = true;
-      return;
-    }
-    const at::Tensor here = entry.tensor.reshape({}).to(device, at::kDouble, /*non_blocking=*/true);
-    if (!tensor.defined()) {
-      tensor = here.mul(factor);
-    } else if (fx == ReduceFx::min) {
-      tensor = at::minimum(tensor, here);
-    } else if (fx == ReduceFx::max) {
-      tensor = at::maximum(tensor, here);
-    } else {
-      tensor = tensor.add(here, factor);
-    }
+    const LogOptions& options = entry.options;
+    const double weight = options.batch_size ? static_cast<double>(*options.batch_size) : samples;
+    if (!entry.tensor.defined()) return values.add(options.reduce_fx, entry.number, weight);
+    const at::Tensor here = entry.tensor.to(device, at::kDouble, /*non_blocking=*/true);
+    values.add(options.reduce_fx, here, weight);
   }
 
-  void log_to(MetricSink& sink) const {
+  void log_to(MetricSink& sink) {
     if (first->metric != nullptr) return sink.log(first->name, *first->metric, first->options);
     LogOptions options = first->options;
-    if (options.batch_size) options.batch_size = static_cast<std::int64_t>(weight);
-    const double divisor = options.reduce_fx == ReduceFx::mean ? weight : 1;
-    if (!tensor.defined()) return sink.log(first->name, number / divisor, options);
-    at::Tensor all = tensor;
-    if (has_number) {
-      const at::Tensor rest = at::scalar_tensor(number, tensor.options());
-      all = options.reduce_fx == ReduceFx::min   ? at::minimum(all, rest)
-            : options.reduce_fx == ReduceFx::max ? at::maximum(all, rest)
-                                                 : all.add(rest);
+    if (options.batch_size) options.batch_size = static_cast<std::int64_t>(values.weight);
+    const bool is_mean = options.reduce_fx == ReduceFx::mean;
+    const double divisor = is_mean ? values.weight : 1;
+    if (!values.device.defined()) return sink.log(first->name, values.host / divisor, options);
+    if (values.on_host) {
+      const at::Tensor of_host = at::scalar_tensor(values.host, values.device.options());
+      // The host's part of a mean has its weights.
+      values.add(is_mean ? ReduceFx::sum : options.reduce_fx, of_host, 0);
     }
-    sink.log(first->name, all.div(divisor), options);
+    sink.log(first->name, values.device.div(divisor), options);
   }
 };
 
@@ -106,7 +78,7 @@ void log_means(std::span<const MetricRecorder> recorders, std::span<const std::i
       merged[index->second].add(entry, static_cast<double>(samples[r]), device);
     }
   }
-  for (const Merged& metric : merged) metric.log_to(sink);
+  for (Merged& metric : merged) metric.log_to(sink);
 }
 
 }  // namespace cxtrain

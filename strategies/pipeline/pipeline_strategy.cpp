@@ -232,7 +232,7 @@ std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const Optimize
   const std::vector<NamedTensor> own = model_->own(target.parameters);
   std::unique_ptr<TrainedParameters> here;
   if (args_.shard_optimizer && stage_->size() > 1 && !divisible(own).empty()) {
-    here = std::make_unique<ParameterStore>(own, context_->precision, exchange, *stage_,
+    here = std::make_unique<ParameterStore>(own, context_->precision, exchange, stage_.get(),
                                             place_rows(own, *stage_, /*row_bytes=*/0));
   } else {
     here = LocalStrategy::make_trained({target.optimizer, own}, exchange);

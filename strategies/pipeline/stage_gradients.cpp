@@ -46,9 +46,7 @@ void StageGradients::complete() {
 void StageGradients::add_tied() {
   for (std::size_t i = 0; i < model_.tied().size(); ++i) {
     const StageModel::Tied& tied = model_.tied()[i];
-    const auto found =
-        std::find_if(parameters_.begin(), parameters_.end(),
-                     [&](const NamedTensor& parameter) { return parameter.name == tied.name; });
+    const auto found = std::ranges::find(parameters_, tied.name, &NamedTensor::name);
     if (found == parameters_.end()) continue;
     const int tag = peers_.tag + static_cast<int>(i);
     const int own_stage = peers_.grid.stage();

@@ -225,7 +225,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     if (context_->world.size() == 1) return LocalStrategy::make_trained(target, exchange);
     Communicator& ranks = group();
     auto divided = std::make_unique<ParameterStore>(
-        target.parameters, context_->precision, exchange, ranks,
+        target.parameters, context_->precision, exchange, &ranks,
         gathered_ ? gathered_->model.rows_of(target.parameters)
                   : place_rows(target.parameters, ranks, args_.bucket_bytes));
     // A rank that is alone on its node has the only copy.

@@ -163,6 +163,7 @@ TEST_CASE("bash completes subcommands, options, and the values of options that h
   CHECK(completed(dir, script, "cxtrain_mpi --callbacks.early_stopping.pat") ==
         "--callbacks.early_stopping.patience");
   CHECK(completed(dir, script, "cxtrain_mpi help dev") == "devices");
+  CHECK(completed(dir, script, "cxtrain_mpi --limit_train_batches X").empty());  // shown as N|X
   dir.write("options.yaml", "");
   CHECK(completed(dir, script, "cxtrain_mpi --config " + dir.file("opt")) == dir.file("options.yaml"));
   CHECK_THAT(

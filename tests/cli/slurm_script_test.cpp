@@ -129,6 +129,11 @@ TEST_CASE("a signal that the ranks are told to save at is taken") {
   CHECK_THAT(script_of({"--signal", "SIGTERM@60"}), contains("#SBATCH --signal=SIGTERM@60\n"));
 }
 
+TEST_CASE("numbers of digits have no sign") {
+  CHECK(number_of_digits("60") == 60);
+  for (const char* text : {"", "-0", "-1", "+1", "1 ", "0x1"}) CHECK_FALSE(number_of_digits(text));
+}
+
 TEST_CASE("times are read as sbatch does") {
   const auto minutes = [](double n) { return static_cast<std::int64_t>(60 * n); };
   CHECK(seconds_of_time("30") == minutes(30));

@@ -10,7 +10,7 @@ foreach(name "typeinfo for cxtrain::Error" "typeinfo for cxtrain::ConfigError" "
              "vtable for cxtrain::Module" "typeinfo for cxtrain::Module" "cxtrain::Module::log(" "cxtrain::Registry::insert("
              "cxtrain::Trainer::fit(" "cxtrain::run_main(" "cxtrain::run(" "cxtrain::make_communicator(" "cxtrain::open_accelerator(" "cxtrain::Reducer::Reducer("
              "vtable for cxtrain::F1Score"
-             "cxtrain::R2Score::update(" "cxtrain::ParameterStore::publish(" "vtable for cxtrain::ParameterStore")
+             "cxtrain::R2Score::compute(" "cxtrain::ParameterStore::publish(" "vtable for cxtrain::ParameterStore")
   string(FIND "${symbols}" " ${name}" found)
   if(found EQUAL -1)
     message(SEND_ERROR "${LIBRARY} does not export ${name}")

@@ -11,6 +11,8 @@
 #include "cxtrain/metrics/curves.h"
 #include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/metrics/regression.h"
+#include "cxtrain/metrics/retrieval.h"
+#include "cxtrain/metrics/text.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/toy_models.h"
@@ -255,6 +257,15 @@ TEST_CASE("on_step is the batch's value, on_epoch that of all, and a reset begin
   store.model_metrics().reset();
   CHECK(error.updates() == 0);
   CHECK_NOTHROW(error.update(at::ones({1}), at::ones({1})));
+}
+
+TEST_CASE("inputs of unequal lengths are refused, which would pair values with others") {
+  Perplexity perplexity({});
+  CHECK_THROWS_WITH(perplexity.update(at::zeros({2, 5, 7}), at::zeros({2, 4}, at::kLong)),
+                    test::contains("10 rows") && test::contains("8 tokens"));
+  RetrievalRecall recall({.by_document = true});
+  CHECK_THROWS_WITH(recall.update(at::zeros({3}), at::ones({2}), at::zeros({2}, at::kLong)),
+                    test::contains("one element for each document"));
 }
 
 }  // namespace

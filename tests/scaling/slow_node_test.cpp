@@ -6,14 +6,14 @@ namespace cxtrain {
 namespace {
 
 /// So many nodes of one rank. Node 1 has a link of this part of the others' speed, in both directions.
-std::vector<ConnectionsOfRank> nodes_with_slow_one(int nodes, double speed, double seconds = 10) {
-  std::vector<ConnectionsOfRank> ranks;
+std::vector<RankProfile> nodes_with_slow_one(int nodes, double speed, double seconds = 10) {
+  std::vector<RankProfile> ranks;
   for (int node = 0; node < nodes; ++node) {
-    ConnectionsOfRank rank{.node = node, .host = "n" + std::to_string(node)};
+    RankProfile rank{.host = "n" + std::to_string(node), .node = node};
     for (int peer = 0; peer < nodes; ++peer) {
       if (peer == node) continue;
       const double slower = node == 1 || peer == 1 ? speed : 1;
-      rank.to.push_back({peer, 1'000'000, seconds / slower});
+      rank.connections.push_back({peer, 1'000'000, seconds / slower});
     }
     ranks.push_back(std::move(rank));
   }

@@ -60,7 +60,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
   HostCommunicator comm = test::host_communicator(per_node);
   const auto model = parameters();
   const auto before = values(model);
-  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0));
   CHECK(all_equal(model, before));
   CHECK(model[2].tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
 
@@ -86,7 +86,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
 TEST_CASE("pieces are the parameters' in their order, with the gradients that belong to them") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0));
   std::int64_t covered = 0;
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -114,7 +114,7 @@ TEST_CASE("pieces are the parameters' in their order, with the gradients that be
 TEST_CASE("norms have the bits that they have where every rank does everything") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters(), whole = parameters();
-  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0));
   ParameterStore reference(whole, {}, nothing);
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -144,7 +144,7 @@ TEST_CASE("master weights of divided parameters have the bits of those of whole 
     return made;
   };
   const auto model = make(), whole = make();
-  ParameterStore trained(model, o2, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, o2, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0));
   ParameterStore reference(whole, o2, nothing);
   for (int step = 0; step < 3; ++step) {
     set_gradients(model, step);
@@ -167,7 +167,7 @@ TEST_CASE("master weights of divided parameters have the bits of those of whole 
 TEST_CASE("an overflow in one rank's pieces is one for all that divide the work") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  ParameterStore trained(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0));
+  ParameterStore trained(model, {}, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0));
   for (const bool overflow : {true, false}) {
     const bool here = overflow && test_world().rank() == test_world().size() - 1;
     const at::Tensor found = at::full({1}, here ? 1.0 : 0.0);
@@ -182,7 +182,7 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
   for (int repeat = 0; repeat < 2; ++repeat) {
     HostCommunicator comm = test::host_communicator();
     CHECK(divisible(model) == std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
-    ParameterStore(model, {}, nothing, comm, place_rows(model, comm, /*row_bytes=*/0)).publish();
+    ParameterStore(model, {}, nothing, &comm, place_rows(model, comm, /*row_bytes=*/0)).publish();
   }
   CHECK(all_equal(model, before));
   const at::NoGradGuard no_grad;

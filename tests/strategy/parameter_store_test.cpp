@@ -80,7 +80,7 @@ TEST_CASE("a step brings no frozen rows to the other ranks, and other changes br
   for (const char* name : {"trained", "frozen"})
     parameters.push_back({name, at::rand({4096}).set_requires_grad(parameters.empty())});
   LocalGradients local(parameters);
-  ParameterStore store(parameters, {}, local, comm, place_rows(parameters, comm, /*row_bytes=*/1));
+  ParameterStore store(parameters, {}, local, &comm, place_rows(parameters, comm, /*row_bytes=*/1));
   const auto gathers = [&] {
     const auto is_gather = [](const std::string& call) { return call.starts_with("all_gather"); };
     return std::count_if(comm.calls.begin(), comm.calls.end(), is_gather);

@@ -143,6 +143,19 @@ TEST_CASE("a strategy that fails ends the session in order, wherever it fails") 
   CHECK(bench.hooks == (had_begun ? Notes{"setup fit", "on_exception no more"} : Notes{}));
 }
 
+TEST_CASE("a callback may throw anything in on_exception, and the others still hear of the error") {
+  struct Thrower : Callback {
+    void on_exception(Run&, const std::exception&) override { throw 42; }
+  };
+  Bench bench;
+  bench.strategy.fails_in = "visit_whole";
+  bench.kept.callbacks.insert(bench.kept.callbacks.begin(), std::make_unique<Thrower>());
+  Session session = bench.session(Stage::fit);
+  CHECK_THROWS(session.open());
+  session.fail(TrainingError("no more"));
+  CHECK(bench.hooks == Notes{"setup fit", "on_exception no more"});
+}
+
 TEST_CASE("a call after a fit that made no folder writes nothing") {
   Bench bench;
   bench.kept.fitted = TrainState{.global_step = 1};

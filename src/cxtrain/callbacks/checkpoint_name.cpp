@@ -48,10 +48,7 @@ std::string checkpoint_name(const std::string& filename, const std::map<std::str
     name += formatted(value == values.end() ? 0 : value->second, match);
   }
   name += rest;
-  // A metric may be called "loss/train".
-  for (char& c : name) {
-    if (c == '/') c = '_';
-  }
+  std::replace(name.begin(), name.end(), '/', '_');  // a metric may be called "loss/train"
   return name;
 }
 

@@ -32,16 +32,14 @@ struct RankChecksums {
 
 /// Returns the ranks that lack the majority's checksum of a parameter; without a majority, all ranks.
 std::vector<std::size_t> ranks_apart(const std::vector<RankChecksums>& ranks, std::size_t parameter) {
-  std::vector<std::size_t> apart, all;
+  std::vector<std::size_t> apart;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    all.push_back(rank);
     const auto alike = std::count_if(ranks.begin(), ranks.end(), [&](const auto& other) {
       return other.checksums.at(parameter) == ranks[rank].checksums.at(parameter);
     });
     if (2 * static_cast<std::size_t>(alike) <= ranks.size()) apart.push_back(rank);
   }
-  const bool majority = apart.size() < ranks.size();
-  return majority ? apart : all;
+  return apart;
 }
 
 /// "rank 1 on n2", "rank 0 on n1 and rank 1 on n2".

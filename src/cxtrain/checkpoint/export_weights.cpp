@@ -1,6 +1,8 @@
 #include "cxtrain/checkpoint/export_weights.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
 #include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
@@ -10,13 +12,10 @@
 
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
-
-std::string_view bytes_of_rows(const at::Tensor& contiguous) {
-  return {static_cast<const char*>(contiguous.data_ptr()), contiguous.nbytes()};
-}
 
 /// A pickle of protocol 2 that makes a dict of tensors, in the few opcodes and functions that
 /// `torch.load(weights_only=True)` takes.
@@ -32,8 +31,7 @@ class StateDictPickler {
                                 ", which cannot be exported; convert it",
                             MessageCode::invalid_value);
     }
-    std::int64_t elements = 1;
-    for (const std::int64_t size : tensor.shape) elements *= size;
+    const std::int64_t elements = c10::multiply_integers(tensor.shape);
     const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
     const bool typed = !dtype->storage.empty();
     text(tensor.name);
@@ -51,7 +49,7 @@ class StateDictPickler {
     pickle_ += "tQ";
     integer(0);  // the offset in the storage
     integers(tensor.shape);
-    integers(row_major_strides(tensor.shape));
+    integers(c10::contiguous_strides(tensor.shape));
     pickle_ += "\x89";  // requires no gradient
     global("collections", "OrderedDict");
     pickle_ += ")R";  // no hooks
@@ -79,7 +77,7 @@ class StateDictPickler {
     pickle_ += "\x8a\x08";
     append(value);
   }
-  void integers(const std::vector<std::int64_t>& values) {
+  void integers(at::IntArrayRef values) {
     pickle_ += '(';
     for (const std::int64_t value : values) integer(value);
     pickle_ += 't';
@@ -88,15 +86,6 @@ class StateDictPickler {
     pickle_ += 'c';
     (pickle_ += module) += '\n';
     (pickle_ += name) += '\n';
-  }
-  static std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {
-    std::vector<std::int64_t> strides(shape.size());
-    std::int64_t stride = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      strides[d] = stride;
-      stride *= std::max<std::int64_t>(shape[d], 1);
-    }
-    return strides;
   }
 
   std::string pickle_;
@@ -119,7 +108,7 @@ void write_safetensors(Filesystem& files, const std::string& path, const StoredW
   replace_file(files, path, [&](WritableFile& file) {
     file.write(header);
     for (const NamedTensor& shape : shapes)
-      file.write(bytes_of_rows(by_name.at(shape.name)->read().contiguous()));
+      file.write(host_bytes(by_name.at(shape.name)->read().contiguous()));
   });
 }
 
@@ -146,7 +135,7 @@ void write_torch_file(Filesystem& files, const std::string& path, const StoredWe
     add("data.pkl", pickle);
     add("byteorder", "little");
     for (std::size_t i = 0; i < weights.tensors.size(); ++i)
-      add("data/" + std::to_string(i), bytes_of_rows(weights.tensors[i].read().contiguous()));
+      add("data/" + std::to_string(i), host_bytes(weights.tensors[i].read().contiguous()));
     archive.writeEndOfFile();
     if (failed) std::rethrow_exception(failed);
   });

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/weights.h"
@@ -186,8 +187,7 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, c
 }
 
 std::string describe(const LoadedWeights& loaded, const std::string& path) {
-  std::string text = std::to_string(loaded.loaded) + (loaded.loaded == 1 ? " tensor" : " tensors") + " of '" +
-                     path + "' loaded into the model";
+  std::string text = counted(loaded.loaded, "tensor") + " of '" + path + "' loaded into the model";
   text += listed("the model keeps its own", loaded.kept, ", ");
   text += listed("not in the model", loaded.left_out, ", ");
   text += listed("of another shape", loaded.misshapen, "; ");

@@ -17,12 +17,6 @@ constexpr const char *kFormat = "format", *kFormatName = "cxtrain checkpoint",
                      *kFormatVersion = "format_version", *kChecksum = "checksum";
 constexpr int kIndent = 1;
 
-/// Of a file in the checkpoint's folder.
-bool is_file_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
 Manifest manifest_of_json(const Json& json) {
   auto manifest =
       struct_of_json<Manifest>(json, {.document = "the manifest", .all_needed = true, .numbers = {0}});
@@ -35,6 +29,11 @@ Manifest manifest_of_json(const Json& json) {
 std::string dumped(const Json& json) { return text_of_json(json, kIndent); }
 
 }  // namespace
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
 
 std::uint64_t Manifest::bytes() const {
   std::uint64_t sum = 0;

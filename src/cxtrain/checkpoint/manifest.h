@@ -86,6 +86,9 @@ struct Manifest {
   }
 };
 
+/// Returns whether a name is the name of a file in a folder: no path, and neither "." nor "..".
+bool is_file_name(const std::string& name);
+
 /// JSON with a checksum of itself.
 std::string to_text(const Manifest& manifest);
 /// Whether the text is JSON without the fields that every manifest of cxtrain has.

@@ -104,11 +104,17 @@ void sort_for_alignment(std::vector<NamedTensor>& tensors) {
   });
 }
 
+/// The format's name of a dtype ("F32"); empty for a dtype that the format lacks.
+std::string_view dtype_name(at::ScalarType dtype) {
+  const TorchDtype* const known = find_torch_dtype(dtype);
+  return known == nullptr ? "" : known->safetensors;
+}
+
 std::vector<SafetensorsEntry> lay_out(std::span<const NamedTensor> tensors) {
   std::vector<SafetensorsEntry> entries;
   std::uint64_t end = 0;
   for (const auto& [name, tensor] : tensors) {
-    if (safetensors_dtype(tensor.scalar_type()) == nullptr) {
+    if (dtype_name(tensor.scalar_type()).empty()) {
       throw CheckpointError("'" + name + "' has the dtype " + c10::toString(tensor.scalar_type()) +
                             ", which the safetensors format lacks; convert it");
     }
@@ -135,7 +141,7 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries,
                             std::string(names.contains(entry.name) ? "two tensors" : "a tensor") +
                             " of the name '" + shortened(entry.name, 200) + "'; rename it");
     }
-    json += quoted_json(entry.name) + ":{\"dtype\":\"" + safetensors_dtype(entry.dtype) +
+    json += quoted_json(entry.name) + ":{\"dtype\":\"" + std::string(dtype_name(entry.dtype)) +
             "\",\"shape\":" + nlohmann::json(entry.shape).dump() + ",\"data_offsets\":[" +
             std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]},";
   }

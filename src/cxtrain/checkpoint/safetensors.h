@@ -31,9 +31,6 @@ struct SafetensorsEntry {
   std::uint64_t begin, end;  ///< bytes [begin, end) of the data, which begins after the header
 };
 
-/// The format's name of a dtype ("F32"); null for one that the format lacks.
-const char* safetensors_dtype(at::ScalarType dtype);
-
 /// Puts tensors with larger elements first, and leaves the order otherwise as it is. In a file of this order
 /// each element lies at a multiple of its size, which readers that map the file want (PyTorch refuses
 /// others).

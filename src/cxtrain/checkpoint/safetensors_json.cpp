@@ -7,36 +7,14 @@
 #include <string>
 #include <unordered_set>
 
+#include "cxtrain/checkpoint/torch_dtypes.h"
+
 namespace cxtrain {
 namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
 /// LibTorch's operators take tensors of up to so many dimensions.
 constexpr std::size_t kMaxDimensions = 64;
-
-struct DtypeName {
-  std::string_view name;
-  at::ScalarType dtype;
-};
-constexpr DtypeName kDtypes[] = {
-    {"F64", at::kDouble},
-    {"F32", at::kFloat},
-    {"F16", at::kHalf},
-    {"BF16", at::kBFloat16},
-    {"F8_E4M3", at::kFloat8_e4m3fn},
-    {"F8_E5M2", at::kFloat8_e5m2},
-    {"F8_E8M0", at::kFloat8_e8m0fnu},
-    {"C64", at::kComplexFloat},
-    {"I64", at::kLong},
-    {"I32", at::kInt},
-    {"I16", at::kShort},
-    {"I8", at::kChar},
-    {"U64", at::kUInt64},
-    {"U32", at::kUInt32},
-    {"U16", at::kUInt16},
-    {"U8", at::kByte},
-    {"BOOL", at::kBool},
-};
 
 /// Told by the parser what it finds. Returning false ends the parsing, with `reason()`.
 class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
@@ -78,9 +56,8 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (level_ != Level::tensor || field_ != "dtype") return unexpected();
-    const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                     [&](const DtypeName& known) { return known.name == text; });
-    if (found == std::end(kDtypes)) {
+    const auto found = std::ranges::find(torch_dtypes(), text, &TorchDtype::safetensors);
+    if (text.empty() || found == torch_dtypes().end()) {
       return refuse("'" + shortened(name_, 200) + "' has the dtype " + shortened(text, 40) +
                     ", which is not known here");
     }
@@ -165,12 +142,6 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
-
-const char* safetensors_dtype(at::ScalarType dtype) {
-  const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                   [&](const DtypeName& known) { return known.dtype == dtype; });
-  return found == std::end(kDtypes) ? nullptr : found->name.data();
-}
 
 SafetensorsDirectory parse_safetensors_header(std::string_view json) {
   HeaderListener listener;

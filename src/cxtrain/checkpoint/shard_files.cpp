@@ -1,6 +1,8 @@
 #include "cxtrain/checkpoint/shard_files.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <iterator>
 #include <numeric>
 #include <sstream>
@@ -188,15 +190,10 @@ class ShardFiles {
 RankShare shard_files(const ShardFilesInputs& inputs) { return ShardFiles(inputs).make(); }
 
 std::string numbered_file(const std::string& stem, int index, int count) {
-  constexpr int kDigits = 5;
   if (count == 1) return stem + ".safetensors";
-  const auto padded = [](int number) {
-    const std::string digits = std::to_string(number);
-    return std::string(static_cast<std::size_t>(std::max(kDigits - static_cast<int>(digits.size()), 0)),
-                       '0') +
-           digits;
-  };
-  return stem + "-" + padded(index + 1) + "-of-" + padded(count) + ".safetensors";
+  std::array<char, 32> number{};
+  std::snprintf(number.data(), number.size(), "-%05d-of-%05d", index + 1, count);
+  return stem + number.data() + ".safetensors";
 }
 
 std::string index_json(const std::map<std::string, std::string>& model_files, std::uint64_t bytes) {

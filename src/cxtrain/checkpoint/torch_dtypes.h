@@ -8,12 +8,12 @@
 
 namespace cxtrain {
 
-/// A dtype under the names that Python's torch has for it.
+/// A dtype under the names that Python's torch and safetensors have for it.
 struct TorchDtype {
   at::ScalarType dtype;
-  std::string_view name;  ///< "float32"
-  std::string_view
-      storage;  ///< the class of storages with such elements, "FloatStorage"; empty: there is none
+  std::string_view name;         ///< "float32"
+  std::string_view storage;      ///< the class of storages with such elements, "FloatStorage"; empty: none
+  std::string_view safetensors;  ///< the name in safetensors files, "F32"; empty: none
 };
 
 std::span<const TorchDtype> torch_dtypes();

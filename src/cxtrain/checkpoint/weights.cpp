@@ -8,6 +8,7 @@
 
 #include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/torch_archive.h"
@@ -45,8 +46,7 @@ std::map<std::string, std::string> read_index(Filesystem& files, const std::stri
   for (const auto& [name, file] : json["weight_map"].items()) {
     if (!file.is_string()) refuse("'" + shortened(name, 200) + "' has no file");
     const auto& file_name = file.get_ref<const std::string&>();
-    if (file_name.empty() || file_name.find('/') != std::string::npos || file_name == "." ||
-        file_name == "..")
+    if (!is_file_name(file_name))
       refuse("'" + shortened(file_name, 200) + "' is not the name of a file beside it");
     map.emplace(name, file_name);
   }

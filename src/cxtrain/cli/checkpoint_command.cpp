@@ -6,6 +6,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/compare_weights.h"
@@ -240,10 +241,10 @@ CheckpointRequest read_request(const CheckpointAction& action, std::span<const s
     }
   }
   if (request.paths.size() != action.paths) {
-    problems.push_back({command,
-                        "takes " + std::to_string(action.paths) + (action.paths == 1 ? " path" : " paths") +
-                            ", found " + std::to_string(request.paths.size()),
-                        "usage: " + command + " " + action.usage, MessageCode::out_of_range});
+    problems.push_back(
+        {command,
+         "takes " + counted(action.paths, "path") + ", found " + std::to_string(request.paths.size()),
+         "usage: " + command + " " + action.usage, MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
   return request;

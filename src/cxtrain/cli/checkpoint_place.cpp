@@ -4,6 +4,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
 namespace cxtrain {
@@ -15,10 +16,9 @@ std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path) 
 void print_place(const Manifest& manifest, std::ostream& terminal) {
   std::ostringstream out;
   out << manifest.program << (manifest.weights_only ? ", the model only" : "") << ": model " << manifest.model
-      << ", " << manifest.strategy << " on " << manifest.world_size
-      << (manifest.world_size == 1 ? " rank, " : " ranks, ") << manifest.precision << "\nepoch "
-      << manifest.epoch << ", batch " << manifest.batch << ", step " << manifest.global_step << ", "
-      << manifest.samples << " samples, seed " << manifest.seed << '\n';
+      << ", " << manifest.strategy << " on " << counted(manifest.world_size, "rank") << ", "
+      << manifest.precision << "\nepoch " << manifest.epoch << ", batch " << manifest.batch << ", step "
+      << manifest.global_step << ", " << manifest.samples << " samples, seed " << manifest.seed << '\n';
   if (!manifest.data.empty()) out << "data " << manifest.data << '\n';
   for (const auto& [name, value] : manifest.metrics) out << name << " " << value << '\n';
   for (const CheckpointFile& file : manifest.files)

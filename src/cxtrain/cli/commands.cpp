@@ -7,6 +7,7 @@
 #include <optional>
 #include <ostream>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/filesystem.h"
@@ -35,7 +36,7 @@ std::string known(const std::optional<Number>& number) {
 
 void print_node(const Hardware& hardware, std::ostream& out) {
   const Node& node = hardware.node(0);
-  out << "host " << node.hostname << ", " << node.cores << (node.cores == 1 ? " core" : " cores") << '\n';
+  out << "host " << node.hostname << ", " << counted(node.cores, "core") << '\n';
   if (node.gpus.empty()) out << "no GPU\n";
   for (const Gpu& gpu : node.gpus) {
     out << "GPU " << gpu.index << ": " << gpu.name << ", " << known(gpu.memory_used_mib) << " of "
@@ -82,16 +83,13 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
   return facts;
 }
 
-/// `hardware`: becomes the one that is planned for.
-
 std::optional<CostEstimate> estimate_of(const Plan& plan, const Options& options,
                                         std::vector<Problem>& errors) {
   if (options.plan_study.empty()) {
-    CostEstimate unknown;
-    unknown.refusal =
-        "the time of a step is not known; measure it by `cxtrain_mpi scaling`, and name its folder by "
-        "--from";
-    return unknown;
+    return CostEstimate{
+        .refusal =
+            "the time of a step is not known; measure it by `cxtrain_mpi scaling`, and name its folder by "
+            "--from"};
   }
   try {
     return estimate_cost(plan, options.trainer.max_steps, read_result(real_filesystem(), options.plan_study));
@@ -153,7 +151,7 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, c
     json["about"] = nlohmann::ordered_json::array();
     for (const std::string& line : extra_lines) json["about"].push_back(line);
     json["components"] = nlohmann::ordered_json::parse(to_json(components.sections));
-    out << json.dump() << '\n';
+    out << text_of_json(json) << '\n';
   } else {
     out << "cxtrain " << CXTRAIN_VERSION << '\n';
     for (const std::string& line : extra_lines) out << line << '\n';

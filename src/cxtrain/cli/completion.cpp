@@ -1,6 +1,7 @@
 #include "cxtrain/cli/completion.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <vector>
@@ -23,6 +24,11 @@ bool is_plain(const std::string& word) {
                               "_.-") == std::string::npos;
 }
 
+bool is_kind_of_value(const std::string& word) {
+  constexpr std::array kKinds{"N", "X", "TEXT", "TIME", "PATH", "LIST"};
+  return std::find(kKinds.begin(), kKinds.end(), word) != kKinds.end();
+}
+
 /// The words of "auto|cpu|gpu"; none for "N", "PATH" and other kinds of values.
 std::vector<std::string> words_of(const std::string& placeholder) {
   if (placeholder == "BOOL") return {"true", "false"};
@@ -33,7 +39,7 @@ std::vector<std::string> words_of(const std::string& placeholder) {
     const std::string word = placeholder.substr(begin, end - begin);
     if (word == "BOOL") {
       words.insert(words.end(), {"true", "false"});
-    } else if (is_plain(word) && word != "N" && word != "PATH" && word != "LIST") {
+    } else if (is_plain(word) && !is_kind_of_value(word)) {
       words.push_back(word);
     }
     begin = end + 1;

@@ -45,7 +45,7 @@ void find_resumable(Filesystem& files, const Options& options, doctor::DoctorInp
 std::string folder_of_prometheus(const Options& options) {
   for (const NamedOptions& callback : options.callbacks) {
     const auto path = callback.args.find("path");
-    if (callback.name == "prometheus" && path != callback.args.end())
+    if (callback.registered_name() == "prometheus" && path != callback.args.end())
       return std::filesystem::absolute(path->second).parent_path();
   }
   return {};
@@ -83,6 +83,8 @@ int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, s
   own.data_path = options.data.path;
   own.libtorch_version = TORCH_VERSION;
   own.image_formats = image_formats();
+  for (const std::string& plugin : options.plugins)
+    own.plugin_hashes[plugin] = doctor::file_fingerprint(plugin);
   look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
   look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
   look("default_root_dir", [&] { find_resumable(files, options, own); });

@@ -41,8 +41,7 @@ std::span<const FileCommand> file_commands() {
 
 const FileCommand* find_file_command(std::string_view name) {
   const auto all = file_commands();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const FileCommand& command) { return command.name == name; });
+  const auto found = std::ranges::find(all, name, &FileCommand::name);
   return found == all.end() ? nullptr : &*found;
 }
 

@@ -146,8 +146,7 @@ std::string option_page(const OptionEntry& entry, const HelpSource& source) {
   }
   if (!older.empty()) page.entry("older names", older);
   const auto topics = help_topics();
-  const auto topic = std::find_if(topics.begin(), topics.end(),
-                                  [&](const HelpTopic& one) { return one.group == entry.group; });
+  const auto topic = std::ranges::find(topics, entry.group, &HelpTopic::group);
   if (topic != topics.end()) page.entry("related", source.program + " help " + topic->name);
   return page.text();
 }

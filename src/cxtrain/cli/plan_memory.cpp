@@ -8,8 +8,13 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/readable_bytes.h"
-#include "cxtrain/cli/planned_model.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/device/resources.h"
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/model_outline.h"
+#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/optimization.h"
 
 namespace cxtrain {
 namespace {
@@ -49,8 +54,12 @@ void check_memory(Plan& plan, const Hardware& hardware, const Options& options) 
 void fill_in_memory(Plan& plan, const Hardware& hardware, const Options& options, Module& model) {
   if (plan.traits.memory == nullptr) return;
   try {
-    const PlannedModel planned(plan, options, model);
-    plan.memory = plan.traits.memory(plan, planned.outline());
+    const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
+    const std::vector<at::Device> nowhere(static_cast<std::size_t>(plan.devices_per_rank), at::kMeta);
+    trainable(model).place(nowhere, precision);
+    const std::vector<NamedOptimizer> setups = optimizer_setups(model, options);
+    const std::vector<OptimizerTarget> targets = optimizer_targets(model, setups);
+    plan.memory = plan.traits.memory(plan, {trainable(model), targets, precision});
     check_memory(plan, hardware, options);
   } catch (const ConfigError& error) {
     plan.errors.insert(plan.errors.end(), error.problems().begin(), error.problems().end());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/report/report_page.h"
@@ -111,7 +112,7 @@ int run_report_command(std::span<const char* const> words, Filesystem& files, do
     throw ConfigError(request.out.empty() ? "" : "--out", error.what(),
                       request.out.empty() ? "name another file with --out" : "", message_code_of(error));
   }
-  out << printable(path) << ": " << records.size() << (records.size() == 1 ? " run" : " runs") << '\n';
+  out << printable(path) << ": " << counted(records.size(), "run") << '\n';
   for (const RunRecord& record : records) {
     for (const std::string& note : record.notes)
       out << "note: " << printable(record.status.run + ": " + note) << '\n';

@@ -1,9 +1,12 @@
 #include "cxtrain/cli/restarting.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cli/option_table.h"
@@ -25,25 +28,26 @@ std::string run_of(Filesystem& files, const Options& options, const std::string&
   return {};
 }
 
-/// The seconds that a run has trained, by its run.json; 0 where it has none.
+/// The seconds that a run has trained, by its run.json; 0 where it has none of a usual size.
 double seconds_of_end(Filesystem& files, const std::string& run) {
+  constexpr std::uint64_t kMaxSummaryBytes = 1 << 24;
   const std::string path = run + "/run.json";
-  if (!files.status(path)) return 0;
-  constexpr std::uint64_t kMaxSummaryBytes = 1 << 20;
+  const std::optional<Filesystem::Status> status = files.status(path);
+  if (!status || status->size > kMaxSummaryBytes) return 0;
   const auto summary = parse_summary(read_whole_file(files, path, kMaxSummaryBytes));
   return summary ? summary->seconds : 0;
 }
 
-RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {
+/// Throws an Error if the disk fails.
+RestartPoint read_restart_point(Filesystem& files, const Options& options, const Plan& plan,
+                                const std::string& restarter) {
   RestartPoint point;
   if (options.data.batch_size) point.samples = *options.data.batch_size * plan.world_size;
-  try {
-    point.run = run_of(files, options, restarter);
-    if (point.run.empty()) return point;
-    point.trained_seconds = seconds_of_end(files, point.run);
-    std::vector<std::string> damaged;  // the next job says so
-    const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, point.run, options, damaged);
-    if (found.empty()) return point;
+  point.run = run_of(files, options, restarter);
+  if (point.run.empty()) return point;
+  std::vector<std::string> damaged;  // the next job says so
+  const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, point.run, options, damaged);
+  if (!found.empty()) {
     point.step = found[0].manifest.global_step;
     point.samples = found[0].manifest.global_batch / plan.accumulate_grad_batches;
     // Several may be of the same step.
@@ -51,14 +55,25 @@ RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, c
       return each.manifest.global_step < point.step;
     });
     if (before != found.end()) point.before = before->path;
-  } catch (const Error&) {
-    // A disk that fails now may do better when the next job begins.
   }
+  point.trained_seconds = seconds_of_end(files, point.run);
   return point;
 }
 
-/// "cuda:3" -> 3.
-std::string index_of(const std::string& device) { return device.substr(device.find(':') + 1); }
+/// A file server that has just lost a node may fail for some seconds.
+RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {
+  constexpr int kTries = 5;
+  RestartPoint point;
+  for (int tried = 1; tried <= kTries; ++tried) {
+    try {
+      return read_restart_point(files, options, plan, restarter);
+    } catch (const Error& error) {
+      point.unreadable = "the checkpoints cannot be read: " + std::string(error.what());
+    }
+    if (tried < kTries) std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  return point;
+}
 
 /// The devices of ranks, by their numbers in the plan, as `--devices` takes them.
 std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
@@ -67,7 +82,7 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
   std::string list;
   for (const int rank : ranks) {
     for (const std::string& device : plan.ranks[static_cast<std::size_t>(rank)].devices)
-      list += index_of(device) + ",";
+      list += device.substr(device.find(':') + 1) + ",";  // of "cuda:3"
   }
   // The last comma stays for one device: "3" would be a number of them.
   if (std::count(list.begin(), list.end(), ',') > 1) list.pop_back();

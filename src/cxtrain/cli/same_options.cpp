@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
@@ -34,11 +35,7 @@ OptionValues values_of(const Options& options) {
   OptionValues values;
   for (const OptionEntry& entry : option_table()) {
     if (!entry.saved || !entry.canonical.empty() || may_differ(entry.key)) continue;
-    std::string text;
-    const auto written = entry.write(options);
-    for (const std::string& value : written.value_or(std::vector<std::string>{"null"}))
-      text += (text.empty() ? "" : ",") + value;
-    values[entry.key] = text;
+    values[entry.key] = joined(entry.write(options).value_or(std::vector<std::string>{"null"}), ",");
   }
   Options accessed = options;  // the table's accessors are for writing, too
   for (const ComponentEntry& component : component_table()) {

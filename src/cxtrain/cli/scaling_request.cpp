@@ -77,15 +77,9 @@ class WordReader {
     if (text.empty())
       return request_.refuse(name, "a value is missing", "see `cxtrain_mpi scaling --help`",
                              MessageCode::missing_value);
-    if constexpr (Choice<Value>) {
-      const Parsed<Value> parsed = parse_choice<Value>(text);
-      if (parsed) value = *parsed;
-      if (!parsed) request_.refuse(name, parsed.error, "");
-    } else {
-      const Parsed<Value> parsed = field::parse<Value>(text);
-      if (parsed) value = *parsed;
-      if (!parsed) request_.refuse(name, parsed.error, "");
-    }
+    const Parsed<Value> parsed = field::parse<Value>(text);
+    if (parsed) value = *parsed;
+    if (!parsed) request_.refuse(name, parsed.error, "");
   }
 
   std::span<const char* const> words_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cxtrain/base/command.h"
+#include "cxtrain/base/counted.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/slurm_time.h"
@@ -87,10 +88,6 @@ class ScriptWriter {
 };
 
 std::string number(const std::optional<int>& value) { return value ? std::to_string(*value) : ""; }
-
-std::string count(int n, const std::string& thing) {
-  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
-}
 
 /// Asks for nodes, cores, memory and time.
 void write_resources(const BatchJobOptions& job, ScriptWriter& script) {
@@ -239,7 +236,7 @@ std::string slurm_script(const Options& options, const std::string& program,
   const BatchJobOptions& job = options.batch_job;
   ScriptWriter script;
   script.line("#!/bin/bash");
-  script.comment("Trains on " + count(job.nodes, "node") + " with " + count(ranks_per_node(job), "rank") +
+  script.comment("Trains on " + counted(job.nodes, "node") + " with " + counted(ranks_per_node(job), "rank") +
                  (job.nodes > 1 ? " each" : "") +
                  "; resumes by itself after a preemption, a requeue or the end of its time.");
   script.comment("Made by cxtrain_mpi slurm-script. Load the program's modules before sbatch, or below.");
@@ -292,7 +289,7 @@ std::string slurm_script(const Options& options, const std::string& program,
 std::string study_script(const BatchJobOptions& job, const std::string& program, const std::string& study) {
   ScriptWriter script;
   script.line("#!/bin/bash");
-  script.comment("Measures what a scaling study lacks on " + count(job.nodes, "node") + ".");
+  script.comment("Measures what a scaling study lacks on " + counted(job.nodes, "node") + ".");
   script.comment("Made by cxtrain_mpi scaling --submit, with the modules that were loaded then.");
   script.line("#");
   write_resources(job, script);

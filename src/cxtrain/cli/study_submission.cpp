@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/slurm_submission.h"
@@ -75,9 +76,8 @@ void submit_study(const Study& study, const BatchJobOptions& job, const std::str
     const std::string path = folder + "/jobs/n" + std::to_string(nodes) + ".sbatch";
     numbers.push_back(submit_script(files, path, study_script(next.requests, program, folder), options));
     write_jobs(files, folder, numbers);
-    out << "job " << numbers.back() << ": " << next.trainings
-        << (next.trainings == 1 ? " training" : " trainings") << " on " << nodes
-        << (nodes == 1 ? " node, " : " nodes, ") << path << std::endl;
+    out << "job " << numbers.back() << ": " << counted(next.trainings, "training") << " on "
+        << counted(nodes, "node") << ", " << path << std::endl;
   }
   if (numbers.empty()) {
     out << "nothing is missing: `cxtrain_mpi scaling collect --from " << folder << "` writes the report\n";

@@ -40,8 +40,7 @@ std::span<const Subcommand> subcommands() {
 
 const Subcommand* find_subcommand(const std::string& name) {
   const auto all = subcommands();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Subcommand& one) { return one.name == name; });
+  const auto found = std::ranges::find(all, name, &Subcommand::name);
   return found == all.end() ? nullptr : &*found;
 }
 

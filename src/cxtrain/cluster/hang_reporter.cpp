@@ -10,6 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
@@ -41,8 +42,8 @@ std::string collectives_apart(const LivenessProbe::Answer& answer, const Livenes
   if (other.number == own.number) return ", at the same collective (" + theirs + ")";
   const bool behind = other.number < own.number;
   const std::uint64_t by = behind ? own.number - other.number : other.number - own.number;
-  return ", " + std::to_string(by) + (by == 1 ? " collective " : " collectives ") +
-         (behind ? "behind" : "ahead") + " (" + theirs + ", " + ours + ")";
+  return ", " + counted(by, "collective") + " " + (behind ? "behind" : "ahead") + " (" + theirs + ", " +
+         ours + ")";
 }
 
 }  // namespace

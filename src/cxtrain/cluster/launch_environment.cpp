@@ -2,13 +2,14 @@
 
 #include <unistd.h>
 
-#include <charconv>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <utility>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {
@@ -85,12 +86,9 @@ LaunchEnvironment read_launch_environment() {
 }
 
 std::optional<double> seconds_to_job_end() {
-  const std::string end = first_of({"SLURM_JOB_END_TIME"});  // seconds since 1970
-  std::int64_t seconds = 0;
-  const auto [rest, error] = std::from_chars(end.data(), end.data() + end.size(), seconds);
-  if (end.empty() || error != std::errc() || rest != end.data() + end.size()) return std::nullopt;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(seconds) - std::chrono::duration<double>(now).count();
+  const auto end = number_of_digits(first_of({"SLURM_JOB_END_TIME"}));  // seconds since 1970
+  if (!end) return std::nullopt;
+  return static_cast<double>(*end) - seconds_since_1970();
 }
 
 }  // namespace cxtrain

@@ -1,6 +1,8 @@
 #include "cxtrain/cluster/process_state.h"
 
+#include <array>
 #include <fstream>
+#include <utility>
 
 namespace cxtrain {
 namespace {
@@ -12,35 +14,28 @@ std::string first_line_of(int process, const char* name) {
   return line;
 }
 
-/// "R", "S", "D", "T", ... (proc(5)); a blank: there is no such process.
+const char* meaning_of_state(char letter) {
+  constexpr std::array<std::pair<char, const char*>, 7> kMeanings{
+      {{'R', "it runs"},
+       {'S', "it sleeps"},
+       {'D', "it waits for a device or a disk, and cannot be interrupted"},
+       {'T', "it is stopped"},
+       {'t', "it is stopped by a debugger"},
+       {'Z', "it has ended"},
+       {' ', "there is no such process"}}};
+  for (const auto& [known, meaning] : kMeanings) {
+    if (known == letter) return meaning;
+  }
+  return "in another state";
+}
+
+}  // namespace
+
 char state_letter(int process) {
   const std::string line = first_line_of(process, "stat");
   const std::size_t after_name = line.rfind(')');
   return after_name != std::string::npos && after_name + 2 < line.size() ? line[after_name + 2] : ' ';
 }
-
-const char* meaning_of_state(char letter) {
-  switch (letter) {
-    case 'R':
-      return "it runs";
-    case 'S':
-      return "it sleeps";
-    case 'D':
-      return "it waits for a device or a disk, and cannot be interrupted";
-    case 'T':
-      return "it is stopped";
-    case 't':
-      return "it is stopped by a debugger";
-    case 'Z':
-      return "it has ended";
-    case ' ':
-      return "there is no such process";
-    default:
-      return "in another state";
-  }
-}
-
-}  // namespace
 
 bool is_stopped(int process) {
   const char letter = state_letter(process);

@@ -4,6 +4,10 @@
 
 namespace cxtrain {
 
+/// Returns the letter of a process's state: "R", "S", "D", "T", "Z", ... (proc(5)); a blank: there is no such
+/// process. Waits for nothing.
+char state_letter(int process);
+
 /// Whether the kernel has stopped a process of this machine (SIGSTOP, a debugger). Waits for nothing.
 bool is_stopped(int process);
 

@@ -15,6 +15,14 @@ struct SlurmAllocation {
   /// Whether this process runs on one of the job's nodes. The shell that salloc starts may be on another
   /// machine, whose hardware says nothing about the job's.
   bool is_here = true;
+
+  void fields(auto&& field) {
+    field("job", job);
+    field("nodes", nodes);
+    field("tasks_per_node", tasks_per_node);
+    field("cpus_per_node", cpus_per_node);
+    field("is_here", is_here);
+  }
 };
 
 /// What this process's environment has of the variables that `slurm_allocation` reads.

@@ -24,7 +24,7 @@ void check_shares(const char* operation, const Communicator& communicator, const
   }
   if (whole.numel() != share.numel() * communicator.size()) {
     refuse(std::string(whole_name) + " has " + std::to_string(whole.numel()) + " elements and " + share_name +
-           " " + std::to_string(share.numel()) + ", except " + std::to_string(communicator.size()) +
+           " has " + std::to_string(share.numel()) + "; for " + std::to_string(communicator.size()) +
            " ranks the first has to be " + std::to_string(communicator.size()) +
            " times the second (pad what does not divide)");
   }
@@ -43,8 +43,8 @@ void check_shares(const char* operation, const Communicator& communicator, const
 void check_dense(const char* operation, const at::Tensor& tensor) {
   if (tensor.is_non_overlapping_and_dense()) return;
   throw CommunicationError(std::string(operation) +
-                               ": needs a dense tensor, got one of shape and strides with gaps; make it "
-                               ".contiguous()",
+                               ": needs a dense tensor, and there are gaps between the elements of this "
+                               "one; make it .contiguous()",
                            MessageCode::bad_tensor);
 }
 

@@ -47,8 +47,7 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
   }
   for (const auto& [name, value] : given) {
     const std::string option = std::string(prefix) + name;
-    const auto spec = std::find_if(specs.begin(), specs.end(),
-                                   [&name = name](const ArgumentSpec& each) { return each.name == name; });
+    const auto spec = std::ranges::find(specs, name, &ArgumentSpec::name);
     if (spec == specs.end()) {
       std::vector<std::string> known = names;
       known.insert(known.end(), others.begin(), others.end());

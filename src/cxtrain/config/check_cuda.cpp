@@ -19,8 +19,7 @@ struct RuntimeNeeds {
 constexpr RuntimeNeeds kRuntimeNeeds[] = {{13, "580", "7.5"}, {12, "525", "5.0"}, {11, "450", "3.5"}};
 
 const RuntimeNeeds* needs_of(int runtime) {
-  const auto* found = std::find_if(std::begin(kRuntimeNeeds), std::end(kRuntimeNeeds),
-                                   [&](const RuntimeNeeds& needs) { return needs.major == runtime / 1000; });
+  const auto* found = std::ranges::find(kRuntimeNeeds, runtime / 1000, &RuntimeNeeds::major);
   return found == std::end(kRuntimeNeeds) ? nullptr : found;
 }
 
@@ -77,7 +76,7 @@ void check_cuda(const Hardware& hardware, Plan& plan) {
     for (const int index : rank.gpus) {
       if (!checked.insert({node, index}).second) continue;
       const std::vector<Gpu>& gpus = hardware.node(node).gpus;
-      const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& g) { return g.index == index; });
+      const auto gpu = std::ranges::find(gpus, index, &Gpu::index);
       if (gpu != gpus.end()) check_capability(*gpu, hardware, node, plan);
     }
   }

@@ -1,3 +1,4 @@
+#include "cxtrain/base/counted.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -186,8 +187,7 @@ std::string describe_gpus(const Hardware& hardware, int node) {
   const auto all = count([](const Gpu& gpu) { return gpu.mig != Mig::instance; });
   const auto instances = count([](const Gpu& gpu) { return gpu.mig == Mig::instance; });
   const std::size_t visible = visible_gpus(hardware, node).gpus.size();
-  std::string text =
-      "node " + machine.hostname + " has " + std::to_string(all) + (all == 1 ? " GPU" : " GPUs");
+  std::string text = "node " + machine.hostname + " has " + counted(all, "GPU");
   if (instances > 0)
     text += " and " + std::to_string(instances) + (instances == 1 ? " MIG instance" : " MIG instances");
   if (!hardware.gpu_support) return text + ", and this cxtrain was built without CUDA";

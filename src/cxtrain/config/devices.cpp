@@ -47,8 +47,7 @@ Result parse_indices(std::string_view typed, std::string_view list) {
 const Gpu* find_gpu(const std::vector<Gpu>& gpus, std::string_view entry) {
   if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
     const auto named = [&](const Gpu& gpu) { return gpu.uuid.starts_with(entry); };
-    const auto whole =
-        std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.uuid == entry; });
+    const auto whole = std::ranges::find(gpus, entry, &Gpu::uuid);
     if (whole != gpus.end()) return &*whole;
     const auto first = std::find_if(gpus.begin(), gpus.end(), named);
     if (first == gpus.end()) return nullptr;
@@ -73,8 +72,7 @@ std::vector<Gpu> without_variable(const std::vector<Gpu>& gpus) {
   for (const Gpu& gpu : gpus) {
     if (gpu.mig == Mig::none) shown.push_back(gpu);
   }
-  const auto instance =
-      std::find_if(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.mig == Mig::instance; });
+  const auto instance = std::ranges::find(gpus, Mig::instance, &Gpu::mig);
   if (shown.empty() && instance != gpus.end()) shown.push_back(*instance);
   return shown;
 }
@@ -83,8 +81,7 @@ std::vector<Gpu> without_variable(const std::vector<Gpu>& gpus) {
 std::vector<Gpu> named(const std::vector<std::string>& uuids, const std::vector<Gpu>& gpus) {
   std::vector<Gpu> found;
   for (const std::string& uuid : uuids) {
-    const auto gpu =
-        std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& other) { return other.uuid == uuid; });
+    const auto gpu = std::ranges::find(gpus, uuid, &Gpu::uuid);
     if (gpu != gpus.end()) found.push_back(*gpu);
   }
   return found;

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <vector>
 
+#include "cxtrain/base/joined.h"
+
 namespace cxtrain {
 namespace {
 
@@ -107,10 +109,7 @@ std::string did_you_mean(std::string_view typed, std::span<const std::string> na
 std::string did_you_mean_or_known(std::string_view typed, std::span<const std::string> names,
                                   std::string_view prefix) {
   std::string meant = did_you_mean(typed, names, prefix);
-  if (!meant.empty()) return meant;
-  std::string known;
-  for (const std::string& name : names) known += (known.empty() ? "known are " : ", ") + name;
-  return known;
+  return meant.empty() && !names.empty() ? "known are " + joined(names) : meant;
 }
 
 std::span<const UnsupportedArgument> unsupported_arguments() { return kUnsupported; }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/values.h"
 
 /// Values of fields (config/field.h) as texts, by type.
@@ -131,10 +132,7 @@ std::string shown() {
   } else if constexpr (std::floating_point<Value>) {
     return "X";
   } else if constexpr (Choice<Value>) {
-    std::string words;
-    for (const std::string_view word : ChoiceOf<Value>::words)
-      words += (words.empty() ? "" : "|") + std::string(word);
-    return words;
+    return joined(ChoiceOf<Value>::words, "|");
   } else if constexpr (std::same_as<Value, BatchLimit>) {
     return "N|X";
   } else if constexpr (std::same_as<Value, CheckInterval>) {

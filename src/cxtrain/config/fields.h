@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cxtrain/base/class_name.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/field_text.h"
@@ -22,8 +23,7 @@ namespace field {
 inline void set(ArgumentSpec& spec, const Range& range) { spec.range = range; }
 inline void set(ArgumentSpec& spec, const OneOf& choices) {
   spec.choices = choices.words;
-  spec.shown.clear();
-  for (const std::string& word : choices.words) spec.shown += (spec.shown.empty() ? "" : "|") + word;
+  spec.shown = joined(choices.words, "|");
 }
 inline void set(ArgumentSpec& spec, Required) { spec.required = true; }
 template <class Other>

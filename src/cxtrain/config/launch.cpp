@@ -1,3 +1,4 @@
+#include "cxtrain/base/counted.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -18,10 +19,6 @@ constexpr int kMaxPerCore = 8, kAlwaysAllowed = 16;
 /// In the plan: there is one process, which was started.
 constexpr const char* kNoLauncher = "none";
 
-std::string count_of(int n, const std::string& thing) {
-  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
-}
-
 /// How to start `per_node` ranks on each of `nodes` nodes, by srun with a barrier of all nodes
 /// (docs/clusters.md).
 std::string command_line(LaunchedBy launcher, int per_node, int nodes) {
@@ -40,7 +37,7 @@ int ranks_of(int devices, const char* option, Plan& plan) {
     const int less = devices / each * each, more = less + each;
     plan.errors.push_back(
         {option,
-         count_of(devices, "device") +
+         counted(devices, "device") +
              " per node cannot be dealt out with devices_per_rank=" + std::to_string(each),
          "use " + (less > 0 ? std::to_string(less) + " or " : "") + std::to_string(more) + " devices",
          MessageCode::wrong_ranks});
@@ -117,8 +114,8 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
   const int asked_nodes = trainer.num_nodes.value_or(launched.num_nodes);
   if (asked_nodes != launched.num_nodes) {
     plan.errors.push_back({"num_nodes",
-                           count_of(asked_nodes, "node") + " asked for, but " + by + " started ranks on " +
-                               count_of(launched.num_nodes, "node"),
+                           counted(asked_nodes, "node") + " asked for, but " + by + " started ranks on " +
+                               counted(launched.num_nodes, "node"),
                            "start it as `" +
                                command_line(launched.launched_by, ranks > 0 ? ranks : most, asked_nodes) +
                                "`, or drop --num_nodes",
@@ -126,11 +123,11 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
   }
   if (ranks > 0 && (ranks != fewest || fewest != most)) {
     const std::string found =
-        fewest == most ? count_of(most, "rank") : std::to_string(fewest) + " to " + count_of(most, "rank");
+        fewest == most ? counted(most, "rank") : std::to_string(fewest) + " to " + counted(most, "rank");
     const std::string each =
         plan.devices_per_rank > 1 ? ", " + std::to_string(plan.devices_per_rank) + " per rank," : "";
     plan.errors.push_back({devices.option,
-                           count_of(*devices.count, "device") + " per node" + each + " asked for, but " + by +
+                           counted(*devices.count, "device") + " per node" + each + " asked for, but " + by +
                                " started " + found + (launched.num_nodes > 1 ? " on each node" : ""),
                            "start it as `" + command_line(launched.launched_by, ranks, asked_nodes) +
                                "`, or drop --" + devices.option,
@@ -162,7 +159,7 @@ void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
   const int most = std::max(
       kAlwaysAllowed, static_cast<int>(std::min<std::int64_t>(std::int64_t{kMaxPerCore} * cores, kMaxRanks)));
   const std::string share =
-      std::to_string(busy) + (replicas ? " replicas" : " processes") + " share " + count_of(cores, "core");
+      std::to_string(busy) + (replicas ? " replicas" : " processes") + " share " + counted(cores, "core");
   const std::string enough =
       "use --devices " + std::to_string(std::int64_t{cores} * (replicas ? 1 : plan.devices_per_rank));
   if (busy <= most) {
@@ -203,7 +200,7 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
   }
   if (asked > 1 && !job) {
     plan.errors.push_back({"num_nodes",
-                           count_of(asked, "node") + " asked for, but the program was started alone on one",
+                           counted(asked, "node") + " asked for, but the program was started alone on one",
                            "start it as `" + command_line(LaunchedBy::mpirun, per_node, asked) +
                                "` with a host file, or in a Slurm job",
                            MessageCode::wrong_ranks});
@@ -211,14 +208,14 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
   }
   if (asked > 1 && !spreads) {
     plan.errors.push_back({"num_nodes",
-                           count_of(asked, "node") + " asked for, but " + plan.strategy +
+                           counted(asked, "node") + " asked for, but " + plan.strategy +
                                " starts all that it needs on one node",
                            "use --strategy ddp", MessageCode::wrong_ranks});
     return 1;
   }
   if (job && asked > job->nodes) {
     plan.errors.push_back({"num_nodes",
-                           count_of(asked, "node") + " asked for, but Slurm job " + job->job + " has " +
+                           counted(asked, "node") + " asked for, but Slurm job " + job->job + " has " +
                                std::to_string(job->nodes),
                            "submit it with --nodes=" + std::to_string(asked) + ", or say --num_nodes " +
                                std::to_string(job->nodes),
@@ -229,12 +226,12 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
   if (job && !trainer.num_nodes && may_spread && job->nodes > 1) {
     plan.warnings.push_back(
         {"num_nodes",
-         "Slurm job " + job->job + " has " + count_of(job->nodes, "node") + ", and this training uses one",
+         "Slurm job " + job->job + " has " + counted(job->nodes, "node") + ", and this training uses one",
          "say --num_nodes " + std::to_string(job->nodes) + ", or start it by `srun --mpi=pmix`"});
   } else if (job && job->tasks_per_node > per_node && may_spread) {
     plan.warnings.push_back({"devices",
-                             "Slurm job " + job->job + " is for " + count_of(job->tasks_per_node, "task") +
-                                 " on each node, and this training has " + count_of(per_node, "rank") +
+                             "Slurm job " + job->job + " is for " + counted(job->tasks_per_node, "task") +
+                                 " on each node, and this training has " + counted(per_node, "rank") +
                                  " there",
                              "say --devices " + std::to_string(job->tasks_per_node * plan.devices_per_rank) +
                                  ", or start it by `srun --mpi=pmix`"});
@@ -257,9 +254,9 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
     plan.errors.push_back(
         {"strategy",
          plan.strategy + " uses " +
-             (plan.devices_per_rank == 1 ? "one device" : count_of(plan.devices_per_rank, "device")) +
-             ", but " + count_of(wanted, "device") + " were asked for",
-         "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device"), MessageCode::wrong_ranks});
+             (plan.devices_per_rank == 1 ? "one device" : counted(plan.devices_per_rank, "device")) +
+             ", but " + counted(wanted, "device") + " were asked for",
+         "use --strategy ddp, or " + counted(plan.devices_per_rank, "device"), MessageCode::wrong_ranks});
   }
   plan.replicas = replicas_of_rank(wanted, plan);
   const int per_node = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
@@ -282,17 +279,14 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
 
 void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {
   if (trainer.devices_per_rank < 1 || trainer.devices_per_rank > kMaxOfNode) return;  // check_options
-  if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
-    plan.errors.push_back({"devices_per_rank",
-                           *trainer.strategy +
-                               " keeps a whole replica on each device, but devices_per_rank=" +
-                               std::to_string(trainer.devices_per_rank) + " splits the model",
-                           "use --strategy ddp", MessageCode::conflicting_options});
-  } else if (trainer.devices_per_rank > 1 && strategy.devices == StrategyTraits::Devices::one) {
-    plan.errors.push_back({"devices_per_rank",
-                           *trainer.strategy + " uses one device on each rank, but devices_per_rank=" +
-                               std::to_string(trainer.devices_per_rank) + " splits the model",
-                           "use --strategy ddp", MessageCode::conflicting_options});
+  const bool takes_all = strategy.takes_all_devices();
+  if (trainer.devices_per_rank > 1 && (takes_all || strategy.devices == StrategyTraits::Devices::one)) {
+    plan.errors.push_back(
+        {"devices_per_rank",
+         *trainer.strategy +
+             (takes_all ? " keeps a whole replica on each device" : " uses one device on each rank") +
+             ", but devices_per_rank=" + std::to_string(trainer.devices_per_rank) + " splits the model",
+         "use --strategy ddp", MessageCode::conflicting_options});
   } else {
     plan.devices_per_rank = trainer.devices_per_rank;
   }

@@ -1,3 +1,4 @@
+#include "cxtrain/base/counted.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 
 namespace cxtrain {
 namespace {
-
-std::string gpus_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " GPU" : " GPUs"); }
 
 /// Whether the node shows the devices that were picked on the first node; says so when not.
 bool check_node(const std::vector<int>& indices, const Hardware& hardware, int node, std::size_t visible,
@@ -45,8 +44,8 @@ void warn_of_sharing(std::size_t ranks, const std::vector<Gpu>& gpus, const std:
     return;
   }
   plan.warnings.push_back({devices.option,
-                           std::to_string(ranks) + " ranks share " + gpus_text(gpus.size()) + " on node " +
-                               hostname + "; their gradients take the way through host memory",
+                           std::to_string(ranks) + " ranks share " + counted(gpus.size(), "GPU") +
+                               " on node " + hostname + "; their gradients take the way through host memory",
                            "start one rank per GPU"});
 }
 
@@ -92,11 +91,11 @@ std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, con
   std::vector<int> indices(std::min(needed, gpus.size()));
   std::iota(indices.begin(), indices.end(), 0);
   if (needed > gpus.size() && each > 1) {
-    plan.errors.push_back(
-        {"devices_per_rank",
-         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " with " + gpus_text(each) +
-             " each need " + std::to_string(needed) + ", but " + describe_gpus(hardware, node),
-         "start fewer ranks, or with a smaller --devices_per_rank", MessageCode::no_device});
+    plan.errors.push_back({"devices_per_rank",
+                           counted(ranks, "rank") + " with " + counted(each, "GPU") + " each need " +
+                               std::to_string(needed) + ", but " + describe_gpus(hardware, node),
+                           "start fewer ranks, or with a smaller --devices_per_rank",
+                           MessageCode::no_device});
     return std::nullopt;
   }
   if (needed > gpus.size()) warn_of_sharing(ranks, gpus, hardware.node(node).hostname, devices, plan);

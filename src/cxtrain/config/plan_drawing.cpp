@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/number_ranges.h"
 
@@ -54,7 +55,7 @@ std::string devices_text(const RankPlan& rank) {
 RankCell cell_of(const RankPlan& rank, std::size_t cores) {
   RankCell cell{.head = "rank " + std::to_string(rank.rank), .device = rank.device, .below = {}};
   if (rank.gpus.empty()) {
-    if (cores > 0) cell.below = std::to_string(cores) + (cores == 1 ? " core" : " cores");
+    if (cores > 0) cell.below = counted(cores, "core");
     return cell;
   }
   cell.device = shortened(devices_text(rank), kLongestCell);
@@ -130,7 +131,7 @@ class NodeDrawing {
     std::string title = several ? "nodes " + std::to_string(box.first) + "-" + std::to_string(box.last)
                                 : "node " + std::to_string(box.first);
     if (!several && !node.hostname.empty()) title += " · " + shortened(node.hostname, kLongestCell);
-    title += " · " + std::to_string(node.cores) + (node.cores == 1 ? " core" : " cores");
+    title += " · " + counted(node.cores, "core");
     const bool on_gpus = !box.ranks.front()->gpus.empty();
     if (on_gpus && !node.gpus.empty() && !node.gpus.front().name.empty())
       title += " · " + shortened(node.gpus.front().name, kLongestCell);

@@ -2,6 +2,8 @@
 #include <sstream>
 #include <utility>
 
+#include "cxtrain/base/counted.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/config/plan.h"
@@ -25,10 +27,6 @@ std::string launcher_text(const std::string& launcher) {
   if (launcher == "subprocess") return ", started by this program under mpirun";
   if (launcher == "spawn") return ", spawned by this program";
   return ", started by " + launcher;
-}
-
-std::string count_of(std::size_t n, const std::string& thing) {
-  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
 
 struct NodeLayout {
@@ -66,7 +64,7 @@ std::vector<NodeLayout> layouts(const Plan& plan) {
 
 /// Where a rank has several devices, or is several replicas.
 std::string share_of_rank(const Plan& plan) {
-  if (plan.replicas > 1) return ", " + count_of(static_cast<std::size_t>(plan.replicas), "replica");
+  if (plan.replicas > 1) return ", " + counted(plan.replicas, "replica");
   return plan.devices_per_rank > 1 ? ", " + std::to_string(plan.devices_per_rank) + " for each" : "";
 }
 
@@ -129,11 +127,7 @@ std::vector<int> ranks_on_nodes(const Plan& plan) {
   return of_rank;
 }
 
-std::string devices_text(const Plan& plan) {
-  std::string text;
-  for (const std::string& line : devices_lines(plan)) text += (text.empty() ? "" : "; ") + line;
-  return text;
-}
+std::string devices_text(const Plan& plan) { return joined(devices_lines(plan), "; "); }
 
 std::string to_text(const Plan& plan) {
   std::ostringstream out;
@@ -141,8 +135,7 @@ std::string to_text(const Plan& plan) {
     out << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << text << '\n';
   };
   line("strategy", plan.strategy + given_arguments(plan.strategy_arguments));
-  std::string world = count_of(static_cast<std::size_t>(plan.world_size), "rank") + " on " +
-                      count_of(static_cast<std::size_t>(plan.num_nodes), "node");
+  std::string world = counted(plan.world_size, "rank") + " on " + counted(plan.num_nodes, "node");
   line("world", world + launcher_text(plan.launcher));
   bool first = true;
   for (const std::string& devices : devices_lines(plan)) {

@@ -186,9 +186,7 @@ Parsed<std::vector<std::int64_t>> parse_integers(std::string_view text) {
 }
 
 std::string format_integers(const std::vector<std::int64_t>& numbers) {
-  std::string text;
-  for (const std::int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text;
+  return joined(numbers, ",", [](std::int64_t number) { return std::to_string(number); });
 }
 
 Parsed<Profiler> parse_profiler(std::string_view text) {

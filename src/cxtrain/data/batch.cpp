@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "cxtrain/base/class_name.h"
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -22,10 +23,6 @@ bool is_below(std::string_view name, std::string_view part) {
   }
   throw std::out_of_range("batch[\"" + std::string(name) + "\"] was asked for, and the batch has " +
                           (names.empty() ? "tensors without names" : "the names" + names));
-}
-
-std::string counted(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -118,8 +115,7 @@ const BatchObject& Batch::object_at(std::size_t i) const {
 }
 
 const BatchObject& Batch::object_at(std::string_view name) const {
-  const auto found = std::find_if(objects.begin(), objects.end(),
-                                  [name](const Object& object) { return object.name == name; });
+  const auto found = std::ranges::find(objects, name, &Object::name);
   if (found == objects.end()) refuse_name(*this, name);
   return *found->value;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cxtrain/base/class_name.h"
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -21,8 +22,8 @@ namespace {
 std::string class_of(const Dataset& dataset) { return class_name(typeid(dataset)); }
 
 [[noreturn]] void refuse_batch(const Dataset& dataset, std::int64_t samples, const std::string& what) {
-  throw DataError("collate of " + class_of(dataset) + " was asked for " + std::to_string(samples) +
-                  (samples == 1 ? " sample" : " samples") + ", and " + what);
+  throw DataError("collate of " + class_of(dataset) + " was asked for " + counted(samples, "sample") +
+                  ", and " + what);
 }
 
 void require_samples(const Batch::Object& object, std::int64_t samples) {

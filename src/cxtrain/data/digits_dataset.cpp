@@ -1,6 +1,6 @@
 #include "cxtrain/data/digits_dataset.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <charconv>
 #include <cstdint>
@@ -65,11 +65,7 @@ Digits read_digits(const std::string& path) {
   if (labels.empty())
     throw DataError("'" + path + "' holds no digits: it is empty; fetch it again", MessageCode::no_data);
 
-  const auto count = static_cast<std::int64_t>(labels.size());
-  Digits digits{at::empty({count, kPixels}, at::kFloat), at::empty({count}, at::kLong)};
-  std::copy(pixels.begin(), pixels.end(), digits.images.mutable_data_ptr<float>());
-  std::copy(labels.begin(), labels.end(), digits.labels.mutable_data_ptr<std::int64_t>());
-  return digits;
+  return {at::tensor(pixels).view({-1, kPixels}), at::tensor(labels)};
 }
 
 }  // namespace cxtrain

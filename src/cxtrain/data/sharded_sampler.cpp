@@ -35,23 +35,11 @@ ShardedSampler::ShardedSampler(std::int64_t samples, DataShard shard, const Samp
   const std::int64_t size = size_ = options_.sampler->size(samples);
   if (size < 0)
     throw std::invalid_argument("the sampler has an epoch of " + std::to_string(size) + " samples");
-  const std::int64_t full = options.batch_size * shard.count;
-  const std::int64_t rest = size % full;
-  std::int64_t last = 0;
-  if (!options.drop_last) {
-    const std::int64_t even = rest / shard.count * shard.count;
-    switch (options.uneven) {
-      case Uneven::pad:
-        last = even == rest ? rest : even + shard.count;
-        break;
-      case Uneven::drop:
-        last = even;
-        break;
-      case Uneven::exact:
-        last = rest;
-        break;
-    }
-  }
+  const std::int64_t count = shard.count, full = options.batch_size * count;
+  const std::int64_t rest = options.drop_last ? 0 : size % full;
+  const std::int64_t last = options.uneven == Uneven::pad    ? round_up(rest, count)
+                            : options.uneven == Uneven::drop ? rest / count * count
+                                                             : rest;
   num_batches_ = size / full + (last > 0 ? 1 : 0);
   last_global_size_ = last > 0 ? last : full;
   start_epoch(0);
@@ -71,7 +59,7 @@ std::vector<std::int64_t> ShardedSampler::batch(std::int64_t k) const {
                             " does not exist");
   }
   std::vector<std::int64_t> indices;
-  indices.reserve(static_cast<std::size_t>(local_size(k)));
+  indices.reserve(static_cast<std::size_t>(divide_up(global_size(k), std::int64_t{shard_.count})));
   const std::int64_t begin = k * options_.batch_size * shard_.count, end = begin + global_size(k);
   for (std::int64_t i = begin + shard_.index; i < end; i += shard_.count) {
     const std::int64_t wrapped = i < size_ ? i : i % size_;  // only padding reaches beyond the end
@@ -86,11 +74,6 @@ std::vector<std::int64_t> ShardedSampler::batch(std::int64_t k) const {
 
 std::int64_t ShardedSampler::global_size(std::int64_t k) const {
   return k + 1 == num_batches_ ? last_global_size_ : options_.batch_size * shard_.count;
-}
-
-std::int64_t ShardedSampler::local_size(std::int64_t k) const {
-  const std::int64_t global = global_size(k);
-  return global / shard_.count + (shard_.index < global % shard_.count ? 1 : 0);
 }
 
 }  // namespace cxtrain

@@ -58,8 +58,6 @@ class ShardedSampler {
   std::int64_t last_global_size() const { return last_global_size_; }
 
  private:
-  std::int64_t local_size(std::int64_t k) const;
-
   std::int64_t samples_;  ///< of the dataset
   std::int64_t size_;     ///< of an epoch
   DataShard shard_;

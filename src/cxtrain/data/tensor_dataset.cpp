@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "cxtrain/base/error.h"
@@ -13,10 +14,9 @@ namespace cxtrain {
 namespace {
 
 bool consecutive(std::span<const std::int64_t> indices) {
-  for (std::size_t i = 1; i < indices.size(); ++i) {
-    if (indices[i] != indices[i - 1] + 1) return false;
-  }
-  return true;
+  return std::adjacent_find(indices.begin(), indices.end(), [](std::int64_t one, std::int64_t next) {
+           return next != one + 1;
+         }) == indices.end();
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <set>
 #include <thread>
 
+#include "cxtrain/base/counted.h"
+
 namespace cxtrain {
 namespace {
 
@@ -103,9 +105,8 @@ std::string too_few_cores(int rank, int cores, bool bound, int data_workers, boo
   if (data_workers > 0)
     what += ", " + std::to_string(data_workers) + (data_workers == 1 ? " data worker" : " data workers");
   if (on_gpu) what += ", what feeds the GPU";
-  return "rank " + std::to_string(rank) + " has " + std::to_string(cores) +
-         (cores == 1 ? " core" : " cores") + " and keeps " + std::to_string(needed) + " busy (" + what +
-         "): steps will wait for a core. " +
+  return "rank " + std::to_string(rank) + " has " + counted(cores, "core") + " and keeps " +
+         std::to_string(needed) + " busy (" + what + "): steps will wait for a core. " +
          (bound ? "The rank is bound to its cores: give mpirun --bind-to none, or srun --cpus-per-task " +
                       std::to_string(needed)
                 : std::string("The ranks of this machine share all of its cores: start fewer ranks")) +

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
 
 namespace cxtrain::doctor {
@@ -19,9 +21,7 @@ Findings one_finding(Severity severity, std::string found, std::string fix) {
 constexpr std::size_t kMaxNamed = 4;
 
 std::string joined_groups(const std::vector<std::string>& groups) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(groups.size(), kMaxNamed); ++i)
-    text += (i == 0 ? "" : "; ") + groups[i];
+  std::string text = joined(std::span(groups).first(std::min(groups.size(), kMaxNamed)), "; ");
   if (groups.size() > kMaxNamed) text += "; and " + std::to_string(groups.size() - kMaxNamed) + " more";
   return text;
 }
@@ -51,8 +51,7 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
     if (std::find(names.begin(), names.end(), host) == names.end()) names.push_back(host);
   }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  std::string text = joined(std::span(names).first(std::min(names.size(), kMaxNamed)));
   if (names.size() > kMaxNamed) text += " and " + std::to_string(names.size() - kMaxNamed) + " more";
   return text;
 }
@@ -71,8 +70,7 @@ std::string bytes_text(double bytes) {
 }
 
 const NodeFacts* node_of(const Recording& world, int node) {
-  const auto found = std::find_if(world.nodes.begin(), world.nodes.end(),
-                                  [&](const NodeFacts& facts) { return facts.node == node; });
+  const auto found = std::ranges::find(world.nodes, node, &NodeFacts::node);
   return found == world.nodes.end() ? nullptr : &*found;
 }
 
@@ -121,14 +119,6 @@ bool is_on(const std::optional<std::string>& value) {
 bool knows_environment(const Recording& world) {
   return std::any_of(world.ranks.begin(), world.ranks.end(),
                      [](const RankFacts& rank) { return rank.environment.has_value(); });
-}
-
-std::map<std::string, std::vector<int>> ranks_by_variable(const Recording& world, const std::string& name) {
-  std::map<std::string, std::vector<int>> ranks;
-  for (const RankFacts& rank : world.ranks) {
-    if (const auto value = variable(rank, name)) ranks[*value].push_back(rank.rank);
-  }
-  return ranks;
 }
 
 bool is_virtual(const std::string& name) {

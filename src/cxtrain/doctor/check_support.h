@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -49,8 +50,6 @@ std::optional<std::string> filled_variable(const RankFacts& rank, const std::str
 bool is_on(const std::optional<std::string>& value);
 /// Whether any rank's environment is known.
 bool knows_environment(const Recording& world);
-/// The ranks by the value that a variable has, those that have none left out.
-std::map<std::string, std::vector<int>> ranks_by_variable(const Recording& world, const std::string& name);
 
 /// Whether a network interface belongs to containers or virtual machines, by its name.
 bool is_virtual(const std::string& name);
@@ -66,7 +65,7 @@ template <class Of, class List, class Value>
 std::map<std::string, std::vector<Of>> group_by(const List& list, Value value, Of List::value_type::*name) {
   std::map<std::string, std::vector<Of>> groups;
   for (const auto& element : list) {
-    const std::string key = value(element);
+    const std::string key = std::invoke(value, element);
     if (!key.empty()) groups[key].push_back(element.*name);
   }
   return groups;
@@ -84,6 +83,14 @@ class FindingsCollector {
   /// `words`: what is wrong; places with the same words are told together.
   void wrong(const std::string& words, const NodeFacts& node) { hosts_[words].push_back(node.host); }
   void wrong(const std::string& words, const RankFacts& rank) { ranks_[words].push_back(rank.rank); }
+  /// `words`: what is wrong; empty: nothing.
+  template <class Place>
+  void judge(const std::string& words, const Place& place) {
+    if (words.empty())
+      fine();
+    else
+      wrong(words, place);
+  }
   bool any() const { return !hosts_.empty() || !ranks_.empty(); }
 
   /// One finding of all that is wrong, as "words (gpu001, gpu002); words (ranks 0-3)". Where nothing is wrong

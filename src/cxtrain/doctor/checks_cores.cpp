@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
@@ -44,8 +45,6 @@ int cores_of_machine(const Recording& world, const std::vector<MaskedRank>& rank
   return node == nullptr ? 0 : node->cores.value_or(0);
 }
 
-std::string cores_text(int cores) { return std::to_string(cores) + (cores == 1 ? " core" : " cores"); }
-
 bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(a.begin(), a.end(),
                      [&](int core) { return std::binary_search(b.begin(), b.end(), core); });
@@ -65,11 +64,10 @@ Findings find_shared_cores(const Recording& world) {
       const bool partly = std::any_of(ranks.begin(), ranks.end(), [&](const MaskedRank& other) {
         return other.cores != rank.cores && overlap(other.cores, rank.cores);
       });
-      if (rank.share < kWholeCore || partly)
-        collector.wrong("bound to cores " + rank.facts->cores + " together with others of the node",
-                        *rank.facts);
-      else
-        collector.fine();
+      collector.judge(rank.share < kWholeCore || partly
+                          ? "bound to cores " + rank.facts->cores + " together with others of the node"
+                          : "",
+                      *rank.facts);
     }
   }
   return collector.result(Severity::warning,
@@ -84,12 +82,11 @@ Findings find_few_cores(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     for (const MaskedRank& rank : masked(ranks_of(world, node.node))) {
-      if (rank.whole_share >= needed)
-        collector.fine();
-      else
-        collector.wrong(cores_text(rank.whole_share) + " for " + std::to_string(needed) +
-                            " threads that always have work",
-                        *rank.facts);
+      collector.judge(rank.whole_share >= needed
+                          ? ""
+                          : counted(rank.whole_share, "core") + " for " + std::to_string(needed) +
+                                " threads that always have work",
+                      *rank.facts);
     }
   }
   return collector.result(Severity::warning,
@@ -103,10 +100,7 @@ Findings find_few_cores(const Recording& world) {
 /// only.
 Findings find_machines_shared(const Recording& world) {
   if (!has_several_nodes(world)) return {};
-  std::map<std::string, std::vector<std::string>> hosts;
-  for (const NodeFacts& node : world.nodes) {
-    if (!node.boot_id.empty()) hosts[node.boot_id].push_back(node.host);
-  }
+  const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::boot_id, &NodeFacts::host);
   if (hosts.empty()) return not_known("which nodes are the same machine");
   const auto ranks = ranks_of_machines(world);
   for (const auto& [machine, names] : hosts) {
@@ -136,7 +130,7 @@ Findings find_uneven_cores(const Recording& world) {
   const auto& [least, slow] = *ranks.begin();
   const auto& [most, fast] = *ranks.rbegin();
   if (most < kUnevenFactor * least) return {};
-  return warning(cores_text(least) + " for each of " + ranks_text(slow) + ", " + std::to_string(most) +
+  return warning(counted(least, "core") + " for each of " + ranks_text(slow) + ", " + std::to_string(most) +
                      " for each of " + ranks_text(fast),
                  "ask for an equal number for each rank: mpirun --map-by slot:PE=N, srun --cpus-per-task=N");
 }

@@ -35,10 +35,7 @@ FindingsCollector judge_folders(const Recording& world, const FolderFacts* (*fol
     const FolderFacts* folder = folder_of(node);
     const auto words = folder == nullptr ? std::nullopt : judge(*folder);
     if (!words) continue;
-    if (words->empty())
-      collector.fine();
-    else
-      collector.wrong(folder->path + " " + *words, node);
+    collector.judge(words->empty() ? "" : folder->path + " " + *words, node);
   }
   return collector;
 }
@@ -140,12 +137,10 @@ Findings find_full_tmp(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.tmp_free) continue;
-    if (*node.tmp_free < kTmpFree)
-      collector.wrong(
-          "the folder of temporary files has " + bytes_text(static_cast<double>(*node.tmp_free)) + " free",
-          node);
-    else
-      collector.fine();
+    collector.judge(*node.tmp_free < kTmpFree ? "the folder of temporary files has " +
+                                                    bytes_text(static_cast<double>(*node.tmp_free)) + " free"
+                                              : "",
+                    node);
   }
   return collector.result(Severity::warning, "remove left-over files there, or set TMPDIR",
                           "the room for temporary files");

@@ -36,10 +36,7 @@ FindingsCollector judge_gpus(const Recording& world, const JudgeGpu& judge) {
     for (const GpuFacts* gpu : used_gpus(world, node)) {
       const auto words = judge(*gpu, node);
       if (!words) continue;
-      if (words->empty())
-        collector.fine();
-      else
-        collector.wrong("GPU " + std::to_string(gpu->index) + " " + *words, node);
+      collector.judge(words->empty() ? "" : "GPU " + std::to_string(gpu->index) + " " + *words, node);
     }
   }
   return collector;
@@ -70,12 +67,11 @@ Findings find_old_drivers(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (runtime == 0 || node.cuda_version.empty()) continue;
-    if (major_of(node.cuda_version) < runtime)
-      collector.wrong("the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
-                          " at most, and this build needs " + world.job.cuda_runtime,
-                      node);
-    else
-      collector.fine();
+    collector.judge(major_of(node.cuda_version) < runtime
+                        ? "the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
+                              " at most, and this build needs " + world.job.cuda_runtime
+                        : "",
+                    node);
   }
   return collector.result(Severity::error,
                           "install a newer driver, or build with a LibTorch for an older CUDA",
@@ -86,20 +82,14 @@ Findings find_failing_cuda(const Recording& world) {
   if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
-    if (!node.cuda_failure.empty())
-      collector.wrong(node.cuda_failure, node);
-    else
-      collector.fine();
+    collector.judge(node.cuda_failure, node);
   }
   return collector.result(Severity::error, "look at nvidia-smi on that node, or leave it out (--exclude)",
                           "whether CUDA starts");
 }
 
 Findings find_unlike_drivers(const Recording& world) {
-  std::map<std::string, std::vector<std::string>> hosts;
-  for (const NodeFacts& node : world.nodes) {
-    if (!node.driver_version.empty()) hosts[node.driver_version].push_back(node.host);
-  }
+  const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::driver_version, &NodeFacts::host);
   if (!uses_gpus(world) || hosts.size() == 1) return {};
   if (hosts.empty()) return not_known("the drivers' versions");
   return warning("drivers " + groups_text(hosts), "have one driver installed on all nodes");

@@ -80,12 +80,11 @@ Findings find_invisible_gpus(const Recording& world) {
     if (!rank.visible_gpus) continue;
     const NodeFacts* node = node_of(world, rank.node);
     const bool some = node != nullptr && node->gpus && !node->gpus->empty();
-    if (some && rank.visible_gpus->empty())
-      collector.wrong("CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
-                          "' shows none of the node's GPUs",
-                      rank);
-    else
-      collector.fine();
+    collector.judge(some && rank.visible_gpus->empty()
+                        ? "CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
+                              "' shows none of the node's GPUs"
+                        : "",
+                    rank);
   }
   return collector.result(Severity::error, "unset CUDA_VISIBLE_DEVICES, or name GPUs that there are",
                           "which GPUs CUDA shows to the ranks");
@@ -119,10 +118,10 @@ Findings find_unused_gpus(const Recording& world) {
   if (uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
-    if (node.gpus && !node.gpus->empty())
-      collector.wrong(std::to_string(node.gpus->size()) + " GPUs, and the run is to train on the CPU", node);
-    else
-      collector.fine();
+    collector.judge(node.gpus && !node.gpus->empty()
+                        ? std::to_string(node.gpus->size()) + " GPUs, and the run is to train on the CPU"
+                        : "",
+                    node);
   }
   return collector.result(Severity::note, "--accelerator gpu", "which GPUs the nodes have");
 }

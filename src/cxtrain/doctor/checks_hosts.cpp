@@ -22,10 +22,8 @@ Findings find_unlike_clocks(const Recording& world) {
     if (!node.clock_offset) continue;
     const double sure = std::abs(*node.clock_offset) - node.clock_error.value_or(0);
     largest = std::max(largest, sure);
-    if (sure > kClockWarning)
-      collector.wrong(number_text(*node.clock_offset) + " s off the first node's clock", node);
-    else
-      collector.fine();
+    collector.judge(
+        sure > kClockWarning ? number_text(*node.clock_offset) + " s off the first node's clock" : "", node);
   }
   return collector.result(largest > kClockError ? Severity::error : Severity::warning,
                           "have the nodes' clocks set by chrony or NTP", "the nodes' clocks");
@@ -51,10 +49,7 @@ Findings find_localhost(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (node.host.empty()) continue;
-    if (node.host.starts_with("localhost"))
-      collector.wrong("called " + node.host, node);
-    else
-      collector.fine();
+    collector.judge(node.host.starts_with("localhost") ? "called " + node.host : "", node);
   }
   return collector.result(Severity::warning,
                           "give the machine a name that other machines find: hostnamectl set-hostname",
@@ -62,10 +57,7 @@ Findings find_localhost(const Recording& world) {
 }
 
 Findings find_unlike_kernels(const Recording& world) {
-  std::map<std::string, std::vector<std::string>> hosts;
-  for (const NodeFacts& node : world.nodes) {
-    if (!node.kernel.empty()) hosts[node.kernel].push_back(node.host);
-  }
+  const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::kernel, &NodeFacts::host);
   if (hosts.empty()) return not_known("the nodes' kernels");
   return hosts.size() == 1 ? Findings{} : note(groups_text(hosts));
 }
@@ -75,11 +67,10 @@ Findings find_load(const Recording& world) {
   for (const NodeFacts& node : world.nodes) {
     if (!node.load || !node.cores || *node.cores <= 0) continue;
     const double per_core = *node.load / *node.cores;
-    if (per_core > kLoadPerCore)
-      collector.wrong(
-          "a load of " + number_text(*node.load) + " on " + std::to_string(*node.cores) + " cores", node);
-    else
-      collector.fine();
+    collector.judge(per_core > kLoadPerCore ? "a load of " + number_text(*node.load) + " on " +
+                                                  std::to_string(*node.cores) + " cores"
+                                            : "",
+                    node);
   }
   return collector.result(Severity::warning,
                           "top lists the processes there; ask for whole nodes (sbatch --exclusive)",

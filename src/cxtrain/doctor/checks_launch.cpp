@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/doctor/check_support.h"
 
 /// How the ranks were started, and what the batch system had given.
@@ -19,10 +20,8 @@ Findings find_missing_pmix(const Recording& world) {
     int tasks = 0;
     const std::string text = variable(rank, "SLURM_NTASKS").value_or("");
     std::from_chars(text.data(), text.data() + text.size(), tasks);
-    if (!*rank.pmix || (tasks > 1 && world_size(world) == 1))
-      collector.wrong("no PMIx in a step of srun", rank);
-    else
-      collector.fine();
+    collector.judge(!*rank.pmix || (tasks > 1 && world_size(world) == 1) ? "no PMIx in a step of srun" : "",
+                    rank);
   }
   return collector.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows the choices), or mpirun",
                           "whether there is PMIx");
@@ -42,10 +41,10 @@ Findings find_barrier_of_one_node(const Recording& world) {
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
-    if (!without_connections(rank) && variable(rank, "SLURM_PMIX_FENCE") == "ring")
-      collector.fine();
-    else
-      collector.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
+    collector.judge(!without_connections(rank) && variable(rank, "SLURM_PMIX_FENCE") == "ring"
+                        ? ""
+                        : "Slurm's barrier at the start may end before other nodes' ranks have come",
+                    rank);
   }
   return collector.result(
       Severity::warning,
@@ -73,7 +72,7 @@ Findings find_uneven_ranks(const Recording& world) {
   if (!has_several_nodes(world)) return {};
   std::map<std::string, std::vector<std::string>> hosts;
   for (const NodeFacts& node : world.nodes)
-    hosts[std::to_string(ranks_of(world, node.node).size()) + " ranks"].push_back(node.host);
+    hosts[counted(ranks_of(world, node.node).size(), "rank")].push_back(node.host);
   if (hosts.empty()) return not_known("which ranks run where");
   if (hosts.size() == 1) return {};
   return warning(groups_text(hosts),
@@ -82,7 +81,7 @@ Findings find_uneven_ranks(const Recording& world) {
 
 Findings find_idle_tasks(const Recording& world) {
   if (!world.job.allocation || was_started_alone(world)) return {};
-  const AllocationFacts& job = *world.job.allocation;
+  const SlurmAllocation& job = *world.job.allocation;
   const int tasks = job.tasks_per_node * job.nodes;
   if (tasks == 0) return not_known("how many tasks the job was to have");
   if (world_size(world) >= tasks) return {};
@@ -104,17 +103,16 @@ Findings find_idle_nodes(const Recording& world) {
 
 Findings find_other_tasks_per_node(const Recording& world) {
   if (!world.job.allocation || was_started_alone(world)) return {};
-  const AllocationFacts& job = *world.job.allocation;
+  const SlurmAllocation& job = *world.job.allocation;
   if (job.tasks_per_node == 0) return not_known("how many tasks each node was to have");
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const int ranks = static_cast<int>(ranks_of(world, node.node).size());
-    if (ranks <= job.tasks_per_node)
-      collector.fine();
-    else
-      collector.wrong(std::to_string(ranks) + " ranks where the job has " +
-                          std::to_string(job.tasks_per_node) + " tasks for each node",
-                      node);
+    collector.judge(ranks <= job.tasks_per_node
+                        ? ""
+                        : std::to_string(ranks) + " ranks where the job has " +
+                              std::to_string(job.tasks_per_node) + " tasks for each node",
+                    node);
   }
   return collector.result(Severity::warning, "srun --ntasks-per-node=N, mpirun --map-by ppr:N:node",
                           "which ranks run where");
@@ -122,7 +120,7 @@ Findings find_other_tasks_per_node(const Recording& world) {
 
 Findings find_lonely_start(const Recording& world) {
   if (!world.job.allocation || !was_started_alone(world)) return {};
-  const AllocationFacts& job = *world.job.allocation;
+  const SlurmAllocation& job = *world.job.allocation;
   const std::string fix = "start it by srun or mpirun: srun --mpi=pmix cxtrain_mpi ...";
   if (job.nodes > 1)
     return warning("started without srun or mpirun in job " + job.job + ", which has " +

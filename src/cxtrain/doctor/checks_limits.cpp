@@ -27,14 +27,13 @@ FindingsCollector ranks_below(const Recording& world, LimitOf limit, std::int64_
   for (const RankFacts& rank : world.ranks) {
     const auto& value = rank.*limit;
     if (!value) continue;
-    if (*value == kUnlimited || *value >= least)
-      collector.fine();
-    else
-      collector.wrong("at most " +
-                          (limit == &RankFacts::open_files ? std::to_string(*value)
-                                                           : bytes_text(static_cast<double>(*value))) +
-                          " of " + name,
-                      rank);
+    collector.judge(*value == kUnlimited || *value >= least
+                        ? ""
+                        : "at most " +
+                              (limit == &RankFacts::open_files ? std::to_string(*value)
+                                                               : bytes_text(static_cast<double>(*value))) +
+                              " of " + name,
+                    rank);
   }
   return collector;
 }
@@ -57,10 +56,9 @@ Findings find_core_dumps(const Recording& world) {
     const std::int64_t room = node != nullptr && node->output ? node->output->free_bytes.value_or(-1) : -1;
     const bool fills_disk =
         *rank.core_bytes == kUnlimited && room >= 0 && node->memory_total && room < *node->memory_total / 2;
-    if (fills_disk)
-      collector.wrong("core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free", rank);
-    else
-      collector.fine();
+    collector.judge(
+        fills_disk ? "core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free" : "",
+        rank);
   }
   if (!collector.any() && !none.empty())
     return note("no core dumps of " + ranks_text(none) + "; a crash leaves its stack in the rank's log",

@@ -50,10 +50,8 @@ Findings find_unmapped_memory(const Recording& world) {
     if (ranks_of(world, rank.node).size() < 2) continue;
     has_neighbours = true;
     if (!rank.maps_memory_of_others) continue;
-    if (*rank.maps_memory_of_others)
-      collector.fine();
-    else
-      collector.wrong("may not map memory of another rank of its node", rank);
+    collector.judge(*rank.maps_memory_of_others ? "" : "may not map memory of another rank of its node",
+                    rank);
   }
   if (!has_neighbours) return {};
   return collector.result(Severity::warning,
@@ -92,10 +90,7 @@ Findings find_low_limit(const Recording& world) {
     const std::int64_t ranks = rank_count(world, node);
     const std::string words = "the control group is limited to " + in_bytes(*node.memory_limit) + ", for " +
                               std::to_string(ranks) + " ranks";
-    if (*node.memory_limit / ranks < kMemoryOfRank)
-      collector.wrong(words, node);
-    else
-      collector.fine();
+    collector.judge(*node.memory_limit / ranks < kMemoryOfRank ? words : "", node);
     if (node.memory_total && *node.memory_limit < *node.memory_total / 2) much_lower = words;
   }
   const std::string fix = "sbatch --mem=0 (all of the node) or --mem-per-cpu; docker run --memory";
@@ -109,10 +104,7 @@ Findings find_swap(const Recording& world) {
     if (!node.swap_total || !node.swap_used) continue;
     const bool much = *node.swap_used > kSwapInUse && static_cast<double>(*node.swap_used) >
                                                           kSwapPart * static_cast<double>(*node.swap_total);
-    if (much)
-      collector.wrong(in_bytes(*node.swap_used) + " swapped out", node);
-    else
-      collector.fine();
+    collector.judge(much ? in_bytes(*node.swap_used) + " swapped out" : "", node);
   }
   return collector.result(Severity::warning, "end other processes that take memory there; start fewer ranks",
                           "the swap in use");

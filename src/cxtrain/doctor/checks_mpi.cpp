@@ -16,8 +16,7 @@ constexpr double kSlowOnNode = 0.2e9, kSlowBetweenNodes = 0.1e9, kPartOfLink = 0
 constexpr double kLateOnNode = 500e-6, kLateBetweenNodes = 2e-3;
 
 Findings find_mpi_versions(const Recording& world) {
-  const auto ranks = group_by<int>(
-      world.ranks, [](const RankFacts& rank) { return rank.mpi_version; }, &RankFacts::rank);
+  const auto ranks = group_by<int>(world.ranks, &RankFacts::mpi_version, &RankFacts::rank);
   if (ranks.empty()) return not_known("the ranks' MPI");
   if (ranks.size() == 1) return {};
   return error(groups_text(ranks), "load one MPI module on all nodes");
@@ -51,10 +50,7 @@ Findings find_restricted_transports(const Recording& world) {
     const std::string wrong = list && !unused ? wrong_transports(*list, ranks_of(world, rank.node).size() > 1,
                                                                  has_several_nodes(world))
                                               : "";
-    if (wrong.empty())
-      collector.fine();
-    else
-      collector.wrong("OMPI_MCA_btl=" + *list + ": " + wrong, rank);
+    collector.judge(wrong.empty() ? "" : "OMPI_MCA_btl=" + *list + ": " + wrong, rank);
   }
   return collector.result(Severity::warning,
                           "leave the choice to Open MPI: unset OMPI_MCA_btl, or self,vader,tcp",
@@ -127,10 +123,8 @@ Findings find_wrong_mpi_interface(const Recording& world) {
           node->interfaces->begin(), node->interfaces->end(), [&](const InterfaceFacts& interface) {
             return interface.name != "lo" && interface.up.value_or(true) && has_word(names, interface.name);
           });
-      if (leads_out)
-        collector.fine();
-      else
-        collector.wrong(std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
+      collector.judge(
+          leads_out ? "" : std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
     }
   }
   return collector.result(Severity::error, "name an interface that all nodes have, or unset it",
@@ -144,11 +138,10 @@ Findings find_oversubscription(const Recording& world) {
     if (node == nullptr || !node->cores) continue;
     const int count = static_cast<int>(ranks.size());
     for (const RankFacts* rank : ranks) {
-      if (count > *node->cores)
-        collector.wrong(std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores",
-                        *rank);
-      else
-        collector.fine();
+      collector.judge(count > *node->cores
+                          ? std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores"
+                          : "",
+                      *rank);
     }
   }
   return collector.result(Severity::warning, "start at most one rank for each core", "the machines' cores");

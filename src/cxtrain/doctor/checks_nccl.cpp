@@ -33,10 +33,7 @@ Findings find_nccl_copies(const Recording& world) {
       versions.insert(nccl.version);
       copies += (copies.empty() ? "" : ", ") + nccl.path + " (" + nccl.version + ")";
     }
-    if (versions.size() > 1)
-      collector.wrong(copies, rank);
-    else
-      collector.fine();
+    collector.judge(versions.size() > 1 ? copies : "", rank);
   }
   return collector.result(Severity::warning, "take the other copy out of LD_LIBRARY_PATH and LD_PRELOAD",
                           "which copies of NCCL the ranks find");
@@ -83,10 +80,7 @@ Findings find_wrong_interfaces(const Recording& world) {
     const NodeFacts* node = node_of(world, rank.node);
     if (setting && (node == nullptr || !node->interfaces)) continue;
     const std::string wrong = setting ? wrong_interface(*setting, *node) : "";
-    if (wrong.empty())
-      collector.fine();
-    else
-      collector.wrong(wrong, rank);
+    collector.judge(wrong, rank);
   }
   return collector.result(Severity::error,
                           "name the interface between the nodes (ip address), or unset NCCL_SOCKET_IFNAME",
@@ -134,11 +128,10 @@ Findings find_slow_network(const Recording& world) {
     }
     const std::int64_t fastest = node.interfaces ? fastest_interface(node) : 0;
     if (fastest == 0) continue;
-    if (fastest < kFastEthernet)
-      collector.wrong("no InfiniBand, and the fastest interface has " + std::to_string(fastest) + " Mbit/s",
-                      node);
-    else
-      collector.fine();
+    collector.judge(fastest < kFastEthernet ? "no InfiniBand, and the fastest interface has " +
+                                                  std::to_string(fastest) + " Mbit/s"
+                                            : "",
+                    node);
   }
   return collector.result(
       Severity::warning,
@@ -153,10 +146,9 @@ Findings find_disabled_peers(const Recording& world) {
   for (const RankFacts& rank : world.ranks) {
     const bool has_peers = ranks_of(world, rank.node).size() > 1;
     for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}) {
-      if (has_peers && is_on(variable(rank, name)))
-        collector.wrong(std::string(name) + "=" + *variable(rank, name), rank);
-      else
-        collector.fine();
+      collector.judge(
+          has_peers && is_on(variable(rank, name)) ? std::string(name) + "=" + *variable(rank, name) : "",
+          rank);
     }
   }
   return collector.result(Severity::warning, "unset it", "the ranks' environment");
@@ -165,7 +157,9 @@ Findings find_disabled_peers(const Recording& world) {
 Findings find_debug_output(const Recording& world) {
   if (!uses_nccl(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_DEBUG");
-  auto ranks = ranks_by_variable(world, "NCCL_DEBUG");
+  auto ranks = group_by<int>(
+      world.ranks, [](const RankFacts& rank) { return variable(rank, "NCCL_DEBUG").value_or(""); },
+      &RankFacts::rank);
   std::erase_if(ranks, [](const auto& group) { return group.first != "INFO" && group.first != "TRACE"; });
   if (ranks.empty()) return {};
   return note("NCCL_DEBUG=" + groups_text(ranks), "unset NCCL_DEBUG when the connection works");

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
@@ -43,17 +44,13 @@ std::vector<ThreadedRank> threaded_ranks(const Recording& world) {
 }
 
 std::string threads_and_cores(const ThreadedRank& rank) {
-  return "OMP_NUM_THREADS=" + std::to_string(*rank.threads) + " with " + std::to_string(rank.cores) +
-         (rank.cores == 1 ? " core" : " cores");
+  return "OMP_NUM_THREADS=" + std::to_string(*rank.threads) + " with " + counted(rank.cores, "core");
 }
 
 Findings find_many_threads(const Recording& world) {
   FindingsCollector collector;
   for (const ThreadedRank& rank : threaded_ranks(world)) {
-    if (rank.threads && *rank.threads > rank.cores)
-      collector.wrong(threads_and_cores(rank), *rank.facts);
-    else
-      collector.fine();
+    collector.judge(rank.threads && *rank.threads > rank.cores ? threads_and_cores(rank) : "", *rank.facts);
   }
   return collector.result(Severity::warning,
                           "unset OMP_NUM_THREADS, and each rank takes as many threads as it has cores",
@@ -64,10 +61,9 @@ Findings find_one_thread(const Recording& world) {
   if (uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const ThreadedRank& rank : threaded_ranks(world)) {
-    if (rank.threads && *rank.threads == 1 && rank.cores >= kManyCores)
-      collector.wrong(threads_and_cores(rank), *rank.facts);
-    else
-      collector.fine();
+    collector.judge(
+        rank.threads && *rank.threads == 1 && rank.cores >= kManyCores ? threads_and_cores(rank) : "",
+        *rank.facts);
   }
   return collector.result(Severity::warning, "unset OMP_NUM_THREADS, or start a rank for each core",
                           "the ranks' cores and OMP_NUM_THREADS");

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/cluster/slurm_allocation.h"
+
 /// What `cxtrain_mpi doctor` knows of a world: plain facts, without a judgement. They are gathered by the
 /// ranks of a world (`gather`), or read from a recording that was made elsewhere (`parse_recording`).
 ///
@@ -196,23 +198,6 @@ struct NodeFacts {
   }
 };
 
-/// A batch job (SlurmAllocation).
-struct AllocationFacts {
-  std::string job;
-  int nodes = 1;
-  int tasks_per_node = 0;  ///< 0: not said
-  int cpus_per_node = 0;   ///< 0: not said
-  bool is_here = true;
-
-  void fields(auto&& field) {
-    field("job", job);
-    field("nodes", nodes);
-    field("tasks_per_node", tasks_per_node);
-    field("cpus_per_node", cpus_per_node);
-    field("is_here", is_here);
-  }
-};
-
 /// What there is once.
 struct JobFacts {
   std::string version;   ///< cxtrain's
@@ -224,7 +209,7 @@ struct JobFacts {
   std::string strategy;             ///< as planned
   std::string devices;              ///< as planned, indices into the visible set: "0,1"
   std::optional<int> data_workers;  ///< of each rank
-  std::optional<AllocationFacts> allocation;
+  std::optional<SlurmAllocation> allocation;
   std::string cuda_runtime;  ///< of the build, "13.0"
   std::string libtorch_version;
   std::optional<std::vector<std::string>> image_formats;  ///< that the build reads: JPEG, PNG

@@ -127,9 +127,7 @@ JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
   job.strategy = own.plan.strategy;
   job.devices = joined(own.plan.devices, ",", [](int device) { return std::to_string(device); });
   job.data_workers = own.data_workers;
-  if (const auto allocation = slurm_allocation(slurm_environment()))
-    job.allocation = AllocationFacts{allocation->job, allocation->nodes, allocation->tasks_per_node,
-                                     allocation->cpus_per_node, allocation->is_here};
+  job.allocation = slurm_allocation(slurm_environment());
   if (own.hardware.cuda_runtime > 0) job.cuda_runtime = cuda_version_text(own.hardware.cuda_runtime);
   job.libtorch_version = own.libtorch_version;
   job.image_formats = own.image_formats;

@@ -102,8 +102,7 @@ std::string filesystem_name(const std::string& path) {
   struct statfs status {};
   if (statfs(path.c_str(), &status) != 0) return "";
   const auto magic = static_cast<std::uint32_t>(status.f_type);
-  const auto* found = std::find_if(std::begin(kFilesystems), std::end(kFilesystems),
-                                   [&](const NamedFilesystem& known) { return known.magic == magic; });
+  const auto* found = std::ranges::find(kFilesystems, magic, &NamedFilesystem::magic);
   if (found != std::end(kFilesystems)) return found->name;
   char text[16];
   std::snprintf(text, sizeof text, "0x%x", magic);

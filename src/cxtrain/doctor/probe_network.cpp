@@ -29,8 +29,7 @@ std::optional<std::vector<InterfaceFacts>> read_interfaces() {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   std::vector<InterfaceFacts> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    auto found = std::find_if(interfaces.begin(), interfaces.end(),
-                              [&](const InterfaceFacts& known) { return known.name == entry->ifa_name; });
+    auto found = std::ranges::find(interfaces, entry->ifa_name, &InterfaceFacts::name);
     if (found == interfaces.end()) {
       constexpr unsigned kUp = IFF_UP | IFF_RUNNING;
       interfaces.push_back(

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/counted.h"
+
 namespace cxtrain::doctor {
 namespace {
 
@@ -19,10 +21,6 @@ const Check& check_of(const std::vector<Check>& checks, const Finding& finding) 
   return found == checks.end() ? kRefusal : *found;
 }
 
-std::string counted(int count, const std::string& one, const std::string& many) {
-  return std::to_string(count) + " " + (count == 1 ? one : many);
-}
-
 std::string problem_text(const Finding& finding, const Check& check) {
   std::string text = std::string(to_string(finding.severity)) + ": " + std::string(check.title) + " (" +
                      finding.check + ")\n";
@@ -34,11 +32,11 @@ std::string problem_text(const Finding& finding, const Check& check) {
 
 std::string summary_line(const Diagnosis& diagnosis) {
   const auto number = [&](Severity severity) { return diagnosis.count(severity); };
-  std::string text = counted(static_cast<int>(diagnosis.findings.size()), "check", "checks") + ": " +
-                     std::to_string(number(Severity::ok)) + " fine";
-  if (const int notes = number(Severity::note)) text += ", " + counted(notes, "note", "notes");
-  if (const int warnings = number(Severity::warning)) text += ", " + counted(warnings, "warning", "warnings");
-  if (const int errors = number(Severity::error)) text += ", " + counted(errors, "error", "errors");
+  std::string text =
+      counted(diagnosis.findings.size(), "check") + ": " + std::to_string(number(Severity::ok)) + " fine";
+  if (const int notes = number(Severity::note)) text += ", " + counted(notes, "note");
+  if (const int warnings = number(Severity::warning)) text += ", " + counted(warnings, "warning");
+  if (const int errors = number(Severity::error)) text += ", " + counted(errors, "error");
   if (const int unknown = number(Severity::unknown)) text += ", " + std::to_string(unknown) + " not known";
   return text + "\n";
 }

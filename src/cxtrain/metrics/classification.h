@@ -12,9 +12,11 @@
 ///
 /// Inputs of `update`, by task; `...` are further dimensions, such as the pixels of a segmentation:
 ///
-///   multiclass   preds: scores [N, C, ...], or classes [N, ...] of an integer dtype; target: classes [N,
-///   ...] binary       preds: scores [N, ...], or 0 and 1 of an integer dtype; target: 0 and 1 [N, ...]
-///   multilabel   preds: scores [N, C, ...], or 0 and 1 of an integer dtype; target: 0 and 1 [N, C, ...]
+/// * multiclass: preds are scores [N, C, ...], or classes [N, ...] of an integer dtype; target has classes
+///   [N, ...]
+/// * binary: preds are scores [N, ...], or 0 and 1 of an integer dtype; target has 0 and 1 [N, ...]
+/// * multilabel: preds are scores [N, C, ...], or 0 and 1 of an integer dtype; target has 0 and 1
+///   [N, C, ...]
 ///
 /// Scores are probabilities or logits: if any score of a batch lies outside of [0, 1], all of them go through
 /// sigmoid (multiclass: softmax, where probabilities matter), as in torchmetrics. A target of `ignore_index`

@@ -15,8 +15,6 @@
 namespace cxtrain {
 namespace {
 
-at::Tensor zero() { return at::zeros({}, at::kDouble); }
-
 void require_pictures(const char* metric, const at::Tensor& preds, const at::Tensor& target, bool four) {
   if (preds.sizes() == target.sizes() && (!four || preds.dim() == 4)) return;
   std::ostringstream text;
@@ -39,9 +37,7 @@ at::Tensor gaussian_window(double sigma, std::int64_t channels, const at::Tensor
 }  // namespace
 
 PeakSignalNoiseRatio::PeakSignalNoiseRatio(const Args& args)
-    : args_(checked_metric_args("PeakSignalNoiseRatio", args)),
-      squares_(add_state("squares", zero())),
-      count_(add_state("count", zero())) {}
+    : args_(checked_metric_args("PeakSignalNoiseRatio", args)) {}
 
 void PeakSignalNoiseRatio::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
@@ -56,9 +52,7 @@ at::Tensor PeakSignalNoiseRatio::compute() const {
 }
 
 StructuralSimilarityIndexMeasure::StructuralSimilarityIndexMeasure(const Args& args)
-    : args_(checked_metric_args("StructuralSimilarityIndexMeasure", args)),
-      similarity_(add_state("similarity", zero())),
-      pictures_(add_state("pictures", zero())) {}
+    : args_(checked_metric_args("StructuralSimilarityIndexMeasure", args)) {}
 
 void StructuralSimilarityIndexMeasure::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);

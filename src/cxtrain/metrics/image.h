@@ -24,8 +24,8 @@ class PeakSignalNoiseRatio final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& squares_;
-  at::Tensor& count_;
+  at::Tensor& squares_ = add_state("squares");
+  at::Tensor& count_ = add_state("count");
 };
 
 /// The mean of the pictures' structural similarity (Wang et al. 2004,
@@ -51,8 +51,8 @@ class StructuralSimilarityIndexMeasure final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& similarity_;
-  at::Tensor& pictures_;
+  at::Tensor& similarity_ = add_state("similarity");
+  at::Tensor& pictures_ = add_state("pictures");
 };
 
 }  // namespace cxtrain

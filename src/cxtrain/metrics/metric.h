@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -81,7 +82,8 @@ class Metric {
   /// Adds a state, in the constructor or a member's initialiser; returns the tensor that `update` changes and
   /// `compute` reads. `initial`: on the CPU; for `Reduce::cat` of shape [0, ...], else of the state's shape,
   /// which does not change. The name is unique in the class.
-  at::Tensor& add_state(std::string name, at::Tensor initial, Reduce reduce = Reduce::sum);
+  at::Tensor& add_state(std::string name, at::Tensor initial = at::zeros({}, at::kDouble),
+                        Reduce reduce = Reduce::sum);
   /// Adds rows [n, ...] to a state with `Reduce::cat`, in amortised constant time a row.
   void append(const at::Tensor& state, const at::Tensor& rows);
   /// The tensor on the metric's device, without its gradient.

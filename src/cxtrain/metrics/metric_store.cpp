@@ -46,16 +46,7 @@ struct MetricLine {
   void merge(const MetricLine& other) {
     if (!metric.empty()) return;
     weight += other.weight;
-    switch (fx) {
-      case ReduceFx::mean:
-      case ReduceFx::sum:
-        value += other.value;
-        break;
-      case ReduceFx::min:
-      case ReduceFx::max:
-        value = extreme(fx, value, other.value);
-        break;
-    }
+    value = combined(fx, value, other.value);
   }
   double result() const {
     if (fx != ReduceFx::mean || !metric.empty()) return value;
@@ -338,37 +329,39 @@ void MetricStore::visit_latest(Visit&& visit) const {
 }
 
 std::vector<MetricStore::BarValue> MetricStore::bar_values() const {
-  std::vector<BarValue> all;
+  return newest([](const Entry& metric, const MetricScalar&) { return metric.prog_bar; });
+}
+
+std::map<std::string, double> MetricStore::all() const {
+  return by_name(newest([](const Entry&, const MetricScalar&) { return true; }));
+}
+
+std::map<std::string, double> MetricStore::all_on_host() const {
+  return by_name(newest([](const Entry&, const MetricScalar& value) { return !value.waits(); }));
+}
+
+/// The newest of the wanted values of each name.
+template <class Wanted>
+std::vector<MetricStore::BarValue> MetricStore::newest(Wanted&& wanted) const {
+  std::vector<BarValue> found;
   visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
-    if (!metric.prog_bar) return;
     MetricScalar value = metric.step;
     if (of_epoch) value.set(*metric.reduced);
-    const auto known =
-        std::find_if(all.begin(), all.end(), [&](const BarValue& other) { return other.name == name; });
-    if (known == all.end()) {
-      all.push_back({name, at, std::move(value)});
+    if (!wanted(metric, value)) return;
+    const auto known = std::ranges::find(found, name, &BarValue::name);
+    if (known == found.end()) {
+      found.push_back({name, at, std::move(value)});
     } else if (at > known->at) {
       *known = {name, at, std::move(value)};
     }
   });
-  return all;
+  return found;
 }
 
-std::map<std::string, double> MetricStore::all() const { return newest_values(false); }
-std::map<std::string, double> MetricStore::all_on_host() const { return newest_values(true); }
-
-std::map<std::string, double> MetricStore::newest_values(bool on_host_only) const {
-  std::map<std::string, std::pair<std::uint64_t, double>> latest;
-  visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
-    if (on_host_only && !of_epoch && metric.step.waits()) return;
-    auto& [changed, value] = latest[name];
-    if (at < changed) return;
-    changed = at;
-    value = of_epoch ? *metric.reduced : metric.step.read();
-  });
-  std::map<std::string, double> values;
-  for (const auto& [name, value] : latest) values.emplace(name, value.second);
-  return values;
+std::map<std::string, double> MetricStore::by_name(const std::vector<BarValue>& values) {
+  std::map<std::string, double> numbers;
+  for (const BarValue& each : values) numbers.emplace(each.name, each.value.read());
+  return numbers;
 }
 
 }  // namespace cxtrain

@@ -33,8 +33,9 @@ struct LogRule {
   bool on_step = false;  ///< where the caller does not say; on_epoch is the opposite
 };
 
-/// The smaller (`ReduceFx::min`) or the larger number (`max`); NaN if one is NaN, as on a device.
-double extreme(ReduceFx fx, double a, double b);
+/// Returns the sum of two values (`ReduceFx::sum`, and `mean`, whose values have their weights), the smaller
+/// value (`min`) or the larger one (`max`); NaN if one is NaN, as on a device.
+double combined(ReduceFx fx, double a, double b);
 
 /// The last value of a metric, from the host or a tensor that may still be on its way from a device.
 class MetricScalar {
@@ -201,7 +202,9 @@ class MetricStore final : public MetricSink, public Stateful {
   Latest latest(std::string_view name) const;
   template <class Visit>
   void visit_latest(Visit&& visit) const;
-  std::map<std::string, double> newest_values(bool on_host_only) const;
+  template <class Wanted>
+  std::vector<BarValue> newest(Wanted&& wanted) const;
+  static std::map<std::string, double> by_name(const std::vector<BarValue>& values);
 
   ModelMetrics model_metrics_;
   std::vector<Entry> entries_;  // few: a linear search beats a map

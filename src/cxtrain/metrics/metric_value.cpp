@@ -12,7 +12,8 @@
 
 namespace cxtrain {
 
-double extreme(ReduceFx fx, double a, double b) {
+double combined(ReduceFx fx, double a, double b) {
+  if (fx == ReduceFx::mean || fx == ReduceFx::sum) return a + b;
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
   return fx == ReduceFx::min ? std::min(a, b) : std::max(a, b);
 }
@@ -29,18 +30,8 @@ double MetricScalar::read() const { return device_.defined() ? device_.item<doub
 
 void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
   weight += samples;
-  switch (fx) {
-    case ReduceFx::mean:
-      host += value * samples;
-      break;
-    case ReduceFx::sum:
-      host += value;
-      break;
-    case ReduceFx::min:
-    case ReduceFx::max:
-      host = on_host ? extreme(fx, host, value) : value;
-      break;
-  }
+  const double part = fx == ReduceFx::mean ? value * samples : value;
+  host = on_host ? combined(fx, host, part) : part;
   on_host = true;
 }
 
@@ -68,21 +59,14 @@ void MetricAccumulator::add(ReduceFx fx, const at::Tensor& value, double samples
 double MetricAccumulator::read(ReduceFx fx) const {
   if (!device.defined()) return host;
   const auto there = device.item<double>();
-  if (!on_host) return there;
-  return fx == ReduceFx::min || fx == ReduceFx::max ? extreme(fx, host, there) : host + there;
+  return on_host ? combined(fx, host, there) : there;
 }
 
 void MetricAccumulator::merge(ReduceFx fx, const MetricAccumulator& other) {
   weight += other.weight;
   if (!other.on_host && !other.device.defined()) return;
   const double value = other.read(fx);
-  if (fx == ReduceFx::mean || fx == ReduceFx::sum) {
-    host += value;
-  } else if (!on_host) {
-    host = value;
-  } else {
-    host = extreme(fx, host, value);
-  }
+  host = on_host ? combined(fx, host, value) : value;
   on_host = true;
 }
 

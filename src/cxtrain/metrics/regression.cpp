@@ -3,8 +3,9 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <c10/util/StringUtil.h>
+
 #include <limits>
-#include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/metrics/metric_args.h"
@@ -15,12 +16,10 @@ namespace {
 
 void require_same_shape(const char* metric, const at::Tensor& preds, const at::Tensor& target) {
   if (preds.sizes() == target.sizes()) return;
-  std::ostringstream text;
-  text << metric << ": preds of shape " << preds.sizes() << ", target of shape " << target.sizes();
-  throw TrainingError(text.str(), MessageCode::log_misuse);
+  throw TrainingError(
+      c10::str(metric, ": preds of shape ", preds.sizes(), ", target of shape ", target.sizes()),
+      MessageCode::log_misuse);
 }
-
-at::Tensor number() { return at::zeros({}, at::kDouble); }
 
 /// 1 - error / variance; 1 where both are 0, and 0 where only the variance is. NaN without samples.
 at::Tensor explained(const at::Tensor& error, const at::Tensor& variance, const at::Tensor& count) {
@@ -31,8 +30,7 @@ at::Tensor explained(const at::Tensor& error, const at::Tensor& variance, const 
 
 }  // namespace
 
-MeanSquaredError::MeanSquaredError(const Args& args)
-    : args_(args), squares_(add_state("squares", number())), count_(add_state("count", number())) {}
+MeanSquaredError::MeanSquaredError(const Args& args) : args_(args) {}
 
 void MeanSquaredError::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
@@ -46,9 +44,6 @@ at::Tensor MeanSquaredError::compute() const {
   return args_.squared ? mean : mean.sqrt();
 }
 
-MeanAbsoluteError::MeanAbsoluteError()
-    : sum_(add_state("sum", number())), count_(add_state("count", number())) {}
-
 void MeanAbsoluteError::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
   require_same_shape("MeanAbsoluteError", preds, target);
@@ -58,25 +53,28 @@ void MeanAbsoluteError::update(const at::Tensor& preds, const at::Tensor& target
 
 at::Tensor MeanAbsoluteError::compute() const { return sum_.div(count_); }
 
-PairMoments::PairMoments(const char* metric, std::int64_t outputs)
+PairMoments::PairMoments(const char* metric, const OutputsArgs& args, FirstOfPair first)
     : metric_(metric),
-      outputs_(outputs),
-      moments_(add_state("moments", at::zeros({outputs, 6}, at::kDouble), Reduce::moments)) {}
+      outputs_(checked_metric_args(metric, args).outputs),
+      first_(first),
+      moments_(add_state("moments", at::zeros({outputs_, 6}, at::kDouble), Reduce::moments)) {}
 
-void PairMoments::add_pairs(const at::Tensor& a, const at::Tensor& b) {
-  require_same_shape(metric_, a, b);
-  const bool has_columns = a.dim() == 2 ? a.size(1) == outputs_ : outputs_ == 1 && a.dim() < 2;
+void PairMoments::update(const at::Tensor& preds, const at::Tensor& target) {
+  const Updating updating(*this);
+  require_same_shape(metric_, preds, target);
+  const bool has_columns = preds.dim() == 2 ? preds.size(1) == outputs_ : outputs_ == 1 && preds.dim() < 2;
   if (!has_columns) {
-    std::ostringstream text;
-    text << metric_ << ": preds of shape " << a.sizes() << ", where `outputs` is " << outputs_
-         << ": the shape is [N, outputs]" << (outputs_ == 1 ? ", or [N]" : "");
-    throw TrainingError(text.str(), MessageCode::log_misuse);
+    throw TrainingError(c10::str(metric_, ": preds of shape ", preds.sizes(), ", where `outputs` is ",
+                                 outputs_, ": the shape is [N, outputs]", outputs_ == 1 ? ", or [N]" : ""),
+                        MessageCode::log_misuse);
   }
-  if (a.numel() == 0) return;
+  if (preds.numel() == 0) return;
   const auto columns = [&](const at::Tensor& values) {
     return here(values).to(at::kDouble).reshape({-1, outputs_});
   };
-  moments_ = join_moments(moments_, moments_of(columns(a), columns(b)));
+  const at::Tensor b = columns(target), of_preds = columns(preds);
+  moments_ =
+      join_moments(moments_, moments_of(first_ == FirstOfPair::residual ? b.sub(of_preds) : of_preds, b));
 }
 
 PairMoments::Moments PairMoments::moments() const {
@@ -84,14 +82,7 @@ PairMoments::Moments PairMoments::moments() const {
   return {column(0), column(1), column(2), column(3), column(4), column(5)};
 }
 
-R2Score::R2Score(const Args& args) : PairMoments("R2Score", checked_metric_args("R2Score", args).outputs) {}
-
-void R2Score::update(const at::Tensor& preds, const at::Tensor& target) {
-  const Updating updating(*this);
-  require_same_shape("R2Score", preds, target);
-  const at::Tensor truth = here(target).to(at::kDouble);
-  add_pairs(truth.sub(here(preds)), truth);
-}
+R2Score::R2Score(const Args& args) : PairMoments("R2Score", args, FirstOfPair::residual) {}
 
 at::Tensor R2Score::compute() const {
   const Moments sums = moments();
@@ -100,14 +91,7 @@ at::Tensor R2Score::compute() const {
 }
 
 ExplainedVariance::ExplainedVariance(const Args& args)
-    : PairMoments("ExplainedVariance", checked_metric_args("ExplainedVariance", args).outputs) {}
-
-void ExplainedVariance::update(const at::Tensor& preds, const at::Tensor& target) {
-  const Updating updating(*this);
-  require_same_shape("ExplainedVariance", preds, target);
-  const at::Tensor truth = here(target).to(at::kDouble);
-  add_pairs(truth.sub(here(preds)), truth);
-}
+    : PairMoments("ExplainedVariance", args, FirstOfPair::residual) {}
 
 at::Tensor ExplainedVariance::compute() const {
   const Moments sums = moments();
@@ -115,13 +99,7 @@ at::Tensor ExplainedVariance::compute() const {
 }
 
 PearsonCorrCoef::PearsonCorrCoef(const Args& args)
-    : PairMoments("PearsonCorrCoef", checked_metric_args("PearsonCorrCoef", args).outputs),
-      one_number_(args.outputs == 1) {}
-
-void PearsonCorrCoef::update(const at::Tensor& preds, const at::Tensor& target) {
-  const Updating updating(*this);
-  add_pairs(preds, target);
-}
+    : PairMoments("PearsonCorrCoef", args, FirstOfPair::prediction), one_number_(args.outputs == 1) {}
 
 at::Tensor PearsonCorrCoef::compute() const {
   const Moments sums = moments();
@@ -129,8 +107,7 @@ at::Tensor PearsonCorrCoef::compute() const {
   return one_number_ ? r[0] : r;
 }
 
-CosineSimilarity::CosineSimilarity(const Args& args)
-    : args_(args), sum_(add_state("sum", number())), count_(add_state("count", number())) {}
+CosineSimilarity::CosineSimilarity(const Args& args) : args_(args) {}
 
 void CosineSimilarity::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);

@@ -20,29 +20,38 @@ class MeanSquaredError final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& squares_;
-  at::Tensor& count_;
+  at::Tensor& squares_ = add_state("squares");
+  at::Tensor& count_ = add_state("count");
 };
 
 /// The mean of |preds - target| over all elements.
 class MeanAbsoluteError final : public Metric {
  public:
-  MeanAbsoluteError();
   void update(const at::Tensor& preds, const at::Tensor& target) override;
   at::Tensor compute() const override;
 
  private:
-  at::Tensor& sum_;
-  at::Tensor& count_;
+  at::Tensor& sum_ = add_state("sum");
+  at::Tensor& count_ = add_state("count");
+};
+
+/// Inputs [N], or [N, outputs].
+struct OutputsArgs {
+  std::int64_t outputs = 1;
+  void fields(auto&& field) { field("outputs", outputs, "columns of the inputs", Range::at_least(1)); }
 };
 
 /// Metrics of two variables for each output: state "moments" [outputs, 6] (metrics/moments.h), joined by
 /// Chan's formula over batches and ranks.
 class PairMoments : public Metric {
+ public:
+  /// `preds`, `target`: [N], or [N, outputs].
+  void update(const at::Tensor& preds, const at::Tensor& target) final;
+
  protected:
-  PairMoments(const char* metric, std::int64_t outputs);
-  /// `a`, `b`: [N], or [N, outputs].
-  void add_pairs(const at::Tensor& a, const at::Tensor& b);
+  /// The variable a of each pair; b is the target.
+  enum class FirstOfPair { prediction, residual };
+  PairMoments(const char* metric, const OutputsArgs& args, FirstOfPair first);
   /// Each [outputs].
   struct Moments {
     at::Tensor count, mean_a, mean_b, c_aa, c_bb, c_ab;
@@ -52,13 +61,8 @@ class PairMoments : public Metric {
  private:
   const char* metric_;
   std::int64_t outputs_;
+  FirstOfPair first_;
   at::Tensor& moments_;
-};
-
-/// Inputs [N], or [N, outputs].
-struct OutputsArgs {
-  std::int64_t outputs = 1;
-  void fields(auto&& field) { field("outputs", outputs, "columns of the inputs", Range::at_least(1)); }
 };
 
 /// 1 - sum (target - preds)^2 / sum (target - mean target)^2, the mean over the outputs.
@@ -66,7 +70,6 @@ class R2Score final : public PairMoments {
  public:
   using Args = OutputsArgs;
   explicit R2Score(const Args& args);
-  void update(const at::Tensor& preds, const at::Tensor& target) override;
   at::Tensor compute() const override;
 };
 
@@ -75,7 +78,6 @@ class ExplainedVariance final : public PairMoments {
  public:
   using Args = OutputsArgs;
   explicit ExplainedVariance(const Args& args);
-  void update(const at::Tensor& preds, const at::Tensor& target) override;
   at::Tensor compute() const override;
 };
 
@@ -84,7 +86,6 @@ class PearsonCorrCoef final : public PairMoments {
  public:
   using Args = OutputsArgs;
   explicit PearsonCorrCoef(const Args& args);
-  void update(const at::Tensor& preds, const at::Tensor& target) override;
   at::Tensor compute() const override;
 
  private:
@@ -104,8 +105,8 @@ class CosineSimilarity final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& sum_;
-  at::Tensor& count_;
+  at::Tensor& sum_ = add_state("sum");
+  at::Tensor& count_ = add_state("count");
 };
 
 }  // namespace cxtrain

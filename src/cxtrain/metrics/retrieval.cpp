@@ -16,10 +16,7 @@
 
 namespace cxtrain {
 
-RetrievalRecall::RetrievalRecall(const Args& args)
-    : args_(checked_metric_args("RetrievalRecall", args)),
-      sum_(add_state("sum", at::zeros({}, at::kDouble))),
-      queries_(add_state("queries", at::zeros({}, at::kDouble))) {
+RetrievalRecall::RetrievalRecall(const Args& args) : args_(checked_metric_args("RetrievalRecall", args)) {
   if (!args.by_document) return;
   scores_ = &add_state("scores", at::empty({0}, at::kFloat), Reduce::cat);
   relevant_ = &add_state("relevant", at::empty({0, 2}, at::kLong), Reduce::cat);
@@ -44,6 +41,9 @@ void RetrievalRecall::update(const at::Tensor& preds, const at::Tensor& target, 
   const Updating updating(*this);
   if (scores_ == nullptr)
     throw TrainingError("RetrievalRecall: numbers of queries need the argument by_document",
+                        MessageCode::log_misuse);
+  if (preds.numel() != target.numel() || preds.numel() != queries.numel())
+    throw TrainingError("RetrievalRecall: preds, target and queries have one element for each document",
                         MessageCode::log_misuse);
   append(*scores_, here(preds).reshape({-1}));
   const at::Tensor relevant = here(target).reshape({-1}).ne(0).to(at::kLong);

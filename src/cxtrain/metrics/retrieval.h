@@ -36,8 +36,8 @@ class RetrievalRecall final : public Metric {
   at::Tensor recall_of_rows(const at::Tensor& preds, const at::Tensor& target) const;
 
   Args args_;
-  at::Tensor& sum_;
-  at::Tensor& queries_;
+  at::Tensor& sum_ = add_state("sum");
+  at::Tensor& queries_ = add_state("queries");
   at::Tensor* scores_ = nullptr;    ///< [documents], by document
   at::Tensor* relevant_ = nullptr;  ///< [documents, 2]: query, relevance
 };

@@ -16,8 +16,6 @@
 namespace cxtrain {
 namespace {
 
-at::Tensor no_sum() { return at::zeros({}, at::kDouble); }
-
 void require_pairs(const char* metric, std::size_t preds, std::size_t target) {
   if (preds == target) return;
   throw TrainingError(std::string(metric) + ": " + std::to_string(preds) + " predictions for " +
@@ -60,13 +58,16 @@ std::vector<std::string> words_of(const std::string& text) {
 
 }  // namespace
 
-Perplexity::Perplexity(const Args& args)
-    : args_(args), sum_(add_state("sum", no_sum())), count_(add_state("count", no_sum())) {}
+Perplexity::Perplexity(const Args& args) : args_(args) {}
 
 void Perplexity::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
   const at::Tensor logits = here(preds).reshape({-1, preds.size(-1)});
   const at::Tensor tokens = here(target).reshape({-1}).to(at::kLong), valid = tokens.ne(args_.ignore_index);
+  if (logits.size(0) != tokens.numel())
+    throw TrainingError("Perplexity: preds have " + std::to_string(logits.size(0)) +
+                            " rows of scores, and target " + std::to_string(tokens.numel()) + " tokens",
+                        MessageCode::log_misuse);
   class_inputs::require_classes("Perplexity", "target", tokens, valid, logits.size(1));
   const at::ScalarType dtype = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor chosen =
@@ -77,10 +78,7 @@ void Perplexity::update(const at::Tensor& preds, const at::Tensor& target) {
 
 at::Tensor Perplexity::compute() const { return sum_.div(count_).exp(); }
 
-EditDistance::EditDistance(const Args& args)
-    : args_(checked_metric_args("EditDistance", args)),
-      edits_(add_state("edits", no_sum())),
-      sequences_(add_state("sequences", no_sum())) {}
+EditDistance::EditDistance(const Args& args) : args_(checked_metric_args("EditDistance", args)) {}
 
 void EditDistance::update(std::span<const std::string> preds, std::span<const std::string> target) {
   const Updating updating(*this);
@@ -104,8 +102,6 @@ void EditDistance::update(std::span<const std::vector<std::int64_t>> preds,
 }
 
 at::Tensor EditDistance::compute() const { return args_.mean ? edits_.div(sequences_) : edits_; }
-
-WordErrorRate::WordErrorRate() : edits_(add_state("edits", no_sum())), words_(add_state("words", no_sum())) {}
 
 void WordErrorRate::update(std::span<const std::string> preds, std::span<const std::string> target) {
   const Updating updating(*this);

@@ -25,8 +25,8 @@ class Perplexity final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& sum_;
-  at::Tensor& count_;
+  at::Tensor& sum_ = add_state("sum");
+  at::Tensor& count_ = add_state("count");
 };
 
 /// Levenshtein's distance: the least number of insertions, deletions and substitutions from prediction to
@@ -52,22 +52,21 @@ class EditDistance final : public Metric {
 
  private:
   Args args_;
-  at::Tensor& edits_;
-  at::Tensor& sequences_;
+  at::Tensor& edits_ = add_state("edits");
+  at::Tensor& sequences_ = add_state("sequences");
 };
 
 /// Edits of words divided by the words of the targets. Words are separated by white space.
 class WordErrorRate final : public Metric {
  public:
-  WordErrorRate();
   using Metric::update;
   /// Both of one length.
   void update(std::span<const std::string> preds, std::span<const std::string> target);
   at::Tensor compute() const override;
 
  private:
-  at::Tensor& edits_;
-  at::Tensor& words_;
+  at::Tensor& edits_ = add_state("edits");
+  at::Tensor& words_ = add_state("words");
 };
 
 }  // namespace cxtrain

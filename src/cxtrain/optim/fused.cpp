@@ -110,10 +110,8 @@ FusedOptimizer::Bundle& FusedOptimizer::bundle_of(const Piece& piece, const Reso
   const bool frozen = !parameter.requires_grad();
   const auto same = std::find_if(bundles_.begin() + static_cast<std::ptrdiff_t>(first_of_group),
                                  bundles_.end(), [&](const Bundle& bundle) {
-                                   const at::Tensor& other = bundle.pieces[0].values;
                                    return !frozen && !bundle.frozen &&
-                                          other.scalar_type() == parameter.scalar_type() &&
-                                          other.device() == parameter.device();
+                                          same_dtype_and_device(bundle.pieces[0].values, parameter);
                                  });
   if (same != bundles_.end()) return *same;
   Bundle& made = bundles_.emplace_back();

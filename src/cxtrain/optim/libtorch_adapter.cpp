@@ -135,8 +135,7 @@ class LibTorchAdapter final : public Optimizer {
   const Piece& saved_in(std::span<const Piece> state) const {
     // Earlier commits saved without the name of a parameter.
     for (const std::string& name : {state_name_, "libtorch." + name_}) {
-      const auto saved =
-          std::find_if(state.begin(), state.end(), [&](const Piece& piece) { return piece.name == name; });
+      const auto saved = std::ranges::find(state, name, &Piece::name);
       if (saved != state.end() && saved->is_whole()) return *saved;
     }
     throw StateError("the saved state lacks " + state_name_);

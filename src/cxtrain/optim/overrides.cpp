@@ -14,8 +14,7 @@ using Components = std::vector<NamedComponent>;
 using Given = std::map<std::string, std::string>;
 
 const NamedComponent* find(const Components& components, const std::string& name) {
-  const auto found = std::find_if(components.begin(), components.end(),
-                                  [&](const NamedComponent& component) { return component.name == name; });
+  const auto found = std::ranges::find(components, name, &NamedComponent::name);
   return found == components.end() ? nullptr : &*found;
 }
 

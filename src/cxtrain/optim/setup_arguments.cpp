@@ -45,7 +45,7 @@ const std::vector<KnownSchedule>& all_schedules() {
 /// The entry of this name.
 template <class Known>
 const Known& named(const std::vector<Known>& all, const std::string& name) {
-  return *std::find_if(all.begin(), all.end(), [&](const Known& known) { return known.name == name; });
+  return *std::ranges::find(all, name, &Known::name);
 }
 
 /// The entry of the same kind; null for a user's own.

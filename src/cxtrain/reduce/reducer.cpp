@@ -93,9 +93,7 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     const auto arena = static_cast<std::size_t>(
         std::find_if(arenas_.begin(), arenas_.end(),
-                     [&](const at::Tensor& a) {
-                       return a.scalar_type() == first.scalar_type() && a.device() == first.device();
-                     }) -
+                     [&](const at::Tensor& known) { return same_dtype_and_device(known, first); }) -
         arenas_.begin());
     const std::int64_t begin = std::exchange(used[arena], used[arena] + plan.numel);
     at::Tensor flat = arenas_[arena].narrow(0, begin, plan.numel);
@@ -419,8 +417,7 @@ std::vector<std::string> Reducer::order() const {
 void Reducer::set_order(std::span<const std::string> names) {
   std::vector<std::size_t> order;
   for (const std::string& name : names) {
-    const auto found = std::find_if(parameters_.begin(), parameters_.end(),
-                                    [&](const Parameter& parameter) { return parameter.name == name; });
+    const auto found = std::ranges::find(parameters_, name, &Parameter::name);
     if (found != parameters_.end()) order.push_back(static_cast<std::size_t>(found - parameters_.begin()));
   }
   use_order(std::move(order));

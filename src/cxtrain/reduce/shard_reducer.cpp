@@ -63,7 +63,7 @@ void ShardReducer::allocate() {
           own.numel() == parameter.tensor.numel() ? own.view(parameter.tensor.sizes()) : own;
     }
     const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const at::Tensor& buffer) {
-      return buffer.scalar_type() == first.scalar_type() && buffer.device() == first.device();
+      return same_dtype_and_device(buffer, first);
     });
     row.buffer = static_cast<std::size_t>(same - buffers_.begin());
     if (same == buffers_.end()) {

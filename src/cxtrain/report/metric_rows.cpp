@@ -97,58 +97,13 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_of(std::uint64_t size
   return parts;
 }
 
-/// The lines of a file of metrics become rows.
-class RowReader {
- public:
-  RowReader(const ReadableFile& file, bool is_csv, const std::function<void(const MetricRow&)>& take)
-      : file_(file), is_csv_(is_csv), take_(take) {}
-
-  void read(std::uint64_t most_bytes, MetricRowsRead& result) {
-    const std::uint64_t size = file_.size();
-    const auto parts = parts_of(size, most_bytes);
-    result.in_parts = parts.size() > 1;
-    if (is_csv_) read_names();
-    for (const auto& [begin, end] : parts) {
-      LineReader lines(file_, begin, end);
-      std::string_view line;
-      if (is_csv_ && begin == 0) lines.next(line);
-      while (lines.next(line)) read_line(line, result);
-      result.damaged += lines.long_lines();
-      result.cut_short = end >= size && lines.ends_in_line();
-    }
-  }
-
- private:
-  void read_names() {
-    LineReader lines(file_, 0, file_.size());
-    if (std::string_view line; lines.next(line)) names_ = split_csv_line(line);
-  }
-
-  void read_line(std::string_view line, MetricRowsRead& result) {
-    row_.metrics.clear();
-    row_.epoch = 0;
-    if (!(is_csv_ ? parse_csv_row(line, names_, row_) : parse_json_row(line, row_))) {
-      ++result.damaged;
-      return;
-    }
-    ++result.rows;
-    take_(row_);
-  }
-
-  const ReadableFile& file_;
-  const bool is_csv_;
-  const std::function<void(const MetricRow&)>& take_;
-  std::vector<std::string> names_;
-  MetricRow row_;
-};
-
-}  // namespace
-
+/// One row of metrics.jsonl; false where the line is something else.
 bool parse_json_row(std::string_view line, MetricRow& row) {
   RowHandler handler(row);
   return nlohmann::json::sax_parse(line, &handler) && handler.has_step();
 }
 
+/// One row of metrics.csv, whose first line has these names.
 bool parse_csv_row(std::string_view line, const std::vector<std::string>& names, MetricRow& row) {
   const std::vector<std::string> cells = split_csv_line(line);
   if (cells.size() != names.size()) return false;
@@ -169,6 +124,37 @@ bool parse_csv_row(std::string_view line, const std::vector<std::string>& names,
   return has_step;
 }
 
+void read_rows(const ReadableFile& file, bool is_csv, std::uint64_t most_bytes,
+               const std::function<void(const MetricRow&)>& take, MetricRowsRead& result) {
+  const std::uint64_t size = file.size();
+  const auto parts = parts_of(size, most_bytes);
+  result.in_parts = parts.size() > 1;
+  std::string_view line;
+  std::vector<std::string> names;
+  if (is_csv) {
+    LineReader head(file, 0, size);
+    if (head.next(line)) names = split_csv_line(line);
+  }
+  MetricRow row;
+  for (const auto& [begin, end] : parts) {
+    LineReader lines(file, begin, end);
+    if (is_csv && begin == 0) lines.next(line);
+    while (lines.next(line)) {
+      row.metrics.clear();
+      row.epoch = 0;
+      if (is_csv ? parse_csv_row(line, names, row) : parse_json_row(line, row)) {
+        take(row);
+      } else {
+        ++result.damaged;
+      }
+    }
+    result.damaged += lines.long_lines();
+    result.cut_short = end >= size && lines.ends_in_line();
+  }
+}
+
+}  // namespace
+
 MetricRowsRead read_metric_rows(Filesystem& files, const std::string& run, std::uint64_t most_bytes,
                                 const std::function<void(const MetricRow&)>& take) {
   MetricRowsRead result;
@@ -178,7 +164,7 @@ MetricRowsRead read_metric_rows(Filesystem& files, const std::string& run, std::
     const std::unique_ptr<ReadableFile> file = files.open(path);
     if (file->size() == 0) continue;
     result.file = name;
-    RowReader(*file, std::string_view(name).ends_with(".csv"), take).read(most_bytes, result);
+    read_rows(*file, std::string_view(name).ends_with(".csv"), most_bytes, take, result);
     break;
   }
   return result;

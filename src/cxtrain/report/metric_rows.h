@@ -19,17 +19,11 @@ struct MetricRow {
 };
 
 struct MetricRowsRead {
-  std::string file;  ///< its name; empty: the run has no file of metrics that may be read
-  std::int64_t rows = 0;
+  std::string file;          ///< its name; empty: the run has no file of metrics that may be read
   std::int64_t damaged = 0;  ///< lines that are no rows
   bool cut_short = false;    ///< the last line lacks its end: it is being written, or its writer was killed
   bool in_parts = false;     ///< the file is larger than was to be read
 };
-
-/// One row of metrics.jsonl; false where the line is something else.
-bool parse_json_row(std::string_view line, MetricRow& row);
-/// One row of metrics.csv, whose first line has these names.
-bool parse_csv_row(std::string_view line, const std::vector<std::string>& names, MetricRow& row);
 
 /// Calls `take` for each row of the run in a folder, in the order of the file. Of a file of more than
 /// `most_bytes`, parts that are spread evenly over it are read, with both of its ends. Throws FileError.

@@ -1,7 +1,6 @@
 #include "cxtrain/report/run_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/run_lock.h"
 
 namespace cxtrain {
@@ -22,13 +22,9 @@ constexpr std::string_view kPrefix = "version_";
 std::optional<std::int64_t> version_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   constexpr std::size_t kMaxDigits = 18;
-  const std::size_t digits = name.size() - kPrefix.size();
-  if (digits > kMaxDigits || (digits > 1 && name[kPrefix.size()] == '0')) return std::nullopt;
-  std::int64_t version = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);
-  const bool is_one = error == std::errc() && rest == end && version >= 0;
-  return is_one ? std::optional(version) : std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(kPrefix.size());
+  if (digits.size() > kMaxDigits || (digits.size() > 1 && digits[0] == '0')) return std::nullopt;
+  return number_of_digits(digits);
 }
 
 /// One more than the highest version among `names`; higher ones than anybody comes to by counting are left

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/event_times.h"
@@ -248,8 +249,7 @@ void read_facts(Filesystem& files, RunRecord& record) {
     record.ranks = ranks + (ranks == "1" ? " rank" : " ranks");
     std::string world = record.ranks;
     if (status.progress) {
-      record.ranks += " on " + std::to_string(status.progress->nodes) +
-                      (status.progress->nodes == 1 ? " node" : " nodes");
+      record.ranks += " on " + counted(status.progress->nodes, "node");
       world = record.ranks + ", rank 0 on " + status.progress->host;
     }
     add_fact(record, "world", world);

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
@@ -229,8 +230,7 @@ std::string to_text(const RunStatus& status) {
   line("state", state_text(status));
   if (status.progress) {
     const ProgressReport& progress = *status.progress;
-    line("world", std::to_string(progress.ranks) + (progress.ranks == 1 ? " rank on " : " ranks on ") +
-                      std::to_string(progress.nodes) + (progress.nodes == 1 ? " node" : " nodes") +
+    line("world", counted(progress.ranks, "rank") + " on " + counted(progress.nodes, "node") +
                       ", rank 0 on " + progress.host);
     const bool older = status.checkpoint && status.checkpoint->step > progress.step;
     const bool goes_on =

@@ -305,27 +305,15 @@ std::string to_svg(const Chart& chart) {
 }
 
 std::string escape_html(std::string_view text) {
+  constexpr std::string_view kSpecial = "&<>\"'";
+  constexpr std::array kEntities{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string escaped;
   for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
+    const std::size_t special = kSpecial.find(c);
+    if (special == std::string_view::npos)
+      escaped += c;
+    else
+      escaped += kEntities[special];
   }
   return escaped;
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace cxtrain {
 
@@ -35,34 +37,27 @@ bool locale_is_utf8() {
   return false;
 }
 
-/// The terminal behind the parent's stderr; -1 where that is none, or another user's.
-int open_terminal_of_parent() {
+/// The terminal behind the parent's stderr; none if that is no terminal, or another user's.
+FileDescriptor open_terminal_of_parent() {
   const std::string path = "/proc/" + std::to_string(getppid()) + "/fd/2";
-  const int descriptor = open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
-  if (descriptor < 0 || isatty(descriptor) != 0) return descriptor;
-  close(descriptor);
-  return -1;
+  struct stat status {};
+  // To open a FIFO would wait for its reader.
+  if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return FileDescriptor();
+  FileDescriptor opened(open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  return opened && isatty(opened.get()) != 0 ? std::move(opened) : FileDescriptor();
 }
 
 }  // namespace
 
 int drawing_columns(int file_descriptor) { return locale_is_utf8() ? terminal_columns(file_descriptor) : 0; }
 
-TerminalOutput::TerminalOutput(bool launched) : descriptor_(STDERR_FILENO) {
-  if (!launched || isatty(STDERR_FILENO) != 0) return;
-  const int terminal = open_terminal_of_parent();
-  if (terminal < 0) return;
-  descriptor_ = terminal;
-  owned_ = true;
-}
-
-TerminalOutput::~TerminalOutput() {
-  if (owned_) close(descriptor_);
+TerminalOutput::TerminalOutput(bool launched) {
+  if (launched && isatty(STDERR_FILENO) == 0) terminal_ = open_terminal_of_parent();
 }
 
 void TerminalOutput::write(std::string_view text) noexcept {
   while (!text.empty()) {
-    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    const ssize_t written = ::write(descriptor(), text.data(), text.size());
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }

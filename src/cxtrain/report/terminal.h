@@ -1,6 +1,10 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <string_view>
+
+#include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 
@@ -18,19 +22,17 @@ class TerminalOutput {
   /// `launched`: the parent process may be an mpirun, which passes on what it reads from this one's stderr.
   /// Where that parent's own stderr is a terminal, that is the one to draw on.
   explicit TerminalOutput(bool launched);
-  ~TerminalOutput();
-  TerminalOutput(const TerminalOutput&) = delete;
-  TerminalOutput& operator=(const TerminalOutput&) = delete;
 
-  int columns() const { return terminal_columns(descriptor_); }
-  /// `cxtrain::drawing_columns` of it.
-  int drawing_columns() const { return cxtrain::drawing_columns(descriptor_); }
+  int columns() const { return terminal_columns(descriptor()); }
+  /// Returns `cxtrain::drawing_columns` of the terminal.
+  int drawing_columns() const { return cxtrain::drawing_columns(descriptor()); }
   /// What cannot be written is lost.
   void write(std::string_view text) noexcept;
 
  private:
-  int descriptor_;
-  bool owned_ = false;
+  int descriptor() const { return terminal_ ? terminal_.get() : STDERR_FILENO; }
+
+  FileDescriptor terminal_;  ///< the parent's; none: stderr
 };
 
 }  // namespace cxtrain

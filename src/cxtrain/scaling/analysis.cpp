@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/words.h"
 
@@ -179,7 +180,7 @@ void answer_how_sure(const StudyResult& result, Answers& answers) {
   }
   if (rounds == SIZE_MAX) return;
   if (rounds < 3) {
-    answers.push_back("A size was measured " + std::to_string(rounds) + (rounds == 1 ? " time" : " times") +
+    answers.push_back("A size was measured " + counted(rounds, "time") +
                       " only: the intervals say little. Use --repeats 3 or more.");
   } else {
     answers.push_back("Rounds of one size differ by up to " + percent_text(widest) +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/scaling/analysis.h"
 #include "cxtrain/scaling/exchange_model.h"
 #include "cxtrain/scaling/words.h"

@@ -8,11 +8,7 @@
 namespace cxtrain {
 namespace {
 
-CostEstimate refused(const std::string& why) {
-  CostEstimate estimate;
-  estimate.refusal = why;
-  return estimate;
-}
+CostEstimate refused(const std::string& why) { return {.refusal = why}; }
 
 /// The strategy of one rank need not be that of several.
 bool is_other_training(const Plan& plan, const StudyResult& study) {

@@ -26,21 +26,18 @@ double work_of(const RankProfile& rank) {
 
 /// Seconds of a step in which the rank waited for its loader, or made batches.
 double loading_of(const RankProfile& rank) {
-  const auto data = std::find_if(rank.phases.begin(), rank.phases.end(),
-                                 [](const PhaseTimes& each) { return each.phase == Phase::data; });
+  const auto data = std::ranges::find(rank.phases, Phase::data, &PhaseTimes::phase);
   return data == rank.phases.end() ? 0 : data->step.median;
 }
 
 /// What the ranks say of their machines and connections.
 void find_machines(const std::vector<RankProfile>& ranks, Measurement& found) {
   std::map<std::string, std::vector<std::vector<int>>> masks;  // by host
-  std::vector<ConnectionsOfRank> connections;
   found.cores_suffice = true;
   for (const RankProfile& rank : ranks) {
     std::vector<std::vector<int>>& of_host = masks[rank.host];
     if (!rank.cores.empty()) of_host.push_back(rank.cores);
     if (of_host.size() > static_cast<std::size_t>(rank.machine_cores)) found.cores_suffice = false;
-    connections.push_back({rank.node, rank.host, rank.connections});
   }
   for (const auto& [host, of_host] : masks) {
     found.ranks_without_core += ranks_without_core(of_host);
@@ -49,7 +46,7 @@ void find_machines(const std::vector<RankProfile>& ranks, Measurement& found) {
     const int cores = static_cast<int>(usable.size());
     if (cores > 0) found.cores = found.cores == 0 ? cores : std::min(found.cores, cores);
   }
-  found.slow_node = slowest_node(connections);
+  found.slow_node = slowest_node(ranks);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/counted.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/scaling/statistics.h"
@@ -108,8 +109,8 @@ NetworkTimes measure_network(World& world) {
 
 std::string to_text(const NetworkTimes& times) {
   std::array<char, 200> line{};
-  std::string text = std::to_string(times.ranks) + " ranks on " + std::to_string(times.nodes) +
-                     (times.nodes == 1 ? " node: " : " nodes: ") + times.communicator + '\n';
+  std::string text = std::to_string(times.ranks) + " ranks on " + counted(times.nodes, "node") + ": " +
+                     times.communicator + '\n';
   for (const LinkTimes& link : times.links) {
     const MessageTime &smallest = link.one_way.front(), &largest = link.one_way.back();
     std::snprintf(

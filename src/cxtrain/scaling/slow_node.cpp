@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "cxtrain/scaling/statistics.h"
 
@@ -9,13 +10,13 @@ namespace cxtrain {
 
 /// A node sends to all others at one time, and receives from all of them: its speed is the sum over its
 /// connections.
-std::optional<SlowNode> slowest_node(std::span<const ConnectionsOfRank> ranks) {
+std::optional<SlowNode> slowest_node(std::span<const RankProfile> ranks) {
   constexpr double kLeastSeconds = 0.05;  // the kernel counts in ticks of up to 10 ms
   std::map<int, double> speeds;
   std::map<int, std::string> hosts;
-  for (const ConnectionsOfRank& rank : ranks) {
+  for (const RankProfile& rank : ranks) {
     hosts.emplace(rank.node, rank.host);
-    for (const ConnectionUse& each : rank.to) {
+    for (const ConnectionUse& each : rank.connections) {
       if (each.seconds < kLeastSeconds) return std::nullopt;
       const double speed = static_cast<double>(each.bytes) / each.seconds;
       speeds[rank.node] += speed;

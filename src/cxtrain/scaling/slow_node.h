@@ -3,9 +3,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "cxtrain/comm/connection_use.h"
+#include "cxtrain/report/profile.h"
 
 namespace cxtrain {
 
@@ -20,16 +19,9 @@ struct SlowNode {
   }
 };
 
-/// The connections of a rank.
-struct ConnectionsOfRank {
-  int node = 0;
-  std::string host = {};
-  std::vector<ConnectionUse> to = {};
-};
-
 /// Returns the node that exchanges bytes most slowly with the other nodes, by the bytes and the times of all
 /// connections. Absent with fewer than three nodes, and where connections have carried bytes for too short a
 /// time to tell. Pure.
-std::optional<SlowNode> slowest_node(std::span<const ConnectionsOfRank> ranks);
+std::optional<SlowNode> slowest_node(std::span<const RankProfile> ranks);
 
 }  // namespace cxtrain

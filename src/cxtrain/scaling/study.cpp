@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "cxtrain/base/counted.h"
 #include "cxtrain/config/option_key.h"
 
 namespace cxtrain {
@@ -78,7 +79,7 @@ int most_ranks_of_node(const Study& study) {
 }
 
 std::string name_of(const StudySize& size) {
-  std::string name = std::to_string(size.ranks) + (size.ranks == 1 ? " rank" : " ranks");
+  std::string name = counted(size.ranks, "rank");
   if (size.nodes > 1) name += " on " + std::to_string(size.nodes) + " nodes";
   return name;
 }

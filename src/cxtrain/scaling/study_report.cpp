@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cxtrain/base/command.h"
+#include "cxtrain/base/counted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/report_style.h"
@@ -149,8 +150,7 @@ std::string method_of(const StudyResult& result) {
       "the table has their median and a 95 % interval (bootstrap over the rounds). Efficiency is the speedup "
       "divided by how many times as many ranks there are as in the smallest size.";
   if (study.threads > 0)
-    text += " Each rank of every size computes with " + std::to_string(study.threads) +
-            (study.threads == 1 ? " thread." : " threads.");
+    text += " Each rank of every size computes with " + counted(study.threads, "thread") + ".";
   return text;
 }
 

@@ -14,11 +14,6 @@ inline std::string milliseconds_text(double seconds) {
   return text;
 }
 
-/// "1 core", "2 cores".
-inline std::string counted(int number, const std::string& thing) {
-  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-}
-
 /// "85 %".
 inline std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 

@@ -72,8 +72,7 @@ void StateDict::set(std::string_view name, const at::Tensor& tensor) {
 }
 
 at::Tensor StateDict::tensor(std::string_view name) const {
-  const auto found =
-      std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.name == name; });
+  const auto found = std::ranges::find(pieces_, name, &Piece::name);
   if (found == pieces_.end()) refuse(name, "lacks");
   if (!found->is_whole()) refuse(name, "has only a part of");
   return found->read();

@@ -13,6 +13,7 @@
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -22,14 +23,6 @@ namespace {
 bool has_double_norms(const PlacedRow& row) { return row.share.scalar_type() == at::kDouble; }
 
 }  // namespace
-
-ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                               GradientExchange& exchange)
-    : ParameterStore(std::move(parameters), precision, exchange, nullptr, {}) {}
-
-ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                               GradientExchange& exchange, Communicator& group, std::vector<PlacedRow> rows)
-    : ParameterStore(std::move(parameters), precision, exchange, &group, std::move(rows)) {}
 
 ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
                                GradientExchange& exchange, Communicator* group, std::vector<PlacedRow> rows)
@@ -65,8 +58,7 @@ void ParameterStore::add_piece(std::size_t parameter, Piece in_model, bool of_ma
 
 void ParameterStore::add_master(Piece& piece, bool trained) {
   const auto alike = [&](const Masters& masters) {
-    const at::Tensor& other = masters.rounded.front();
-    return other.scalar_type() == piece.values.scalar_type() && other.device() == piece.values.device();
+    return same_dtype_and_device(masters.rounded.front(), piece.values);
   };
   auto masters = std::find_if(masters_.begin(), masters_.end(), alike);
   if (masters == masters_.end()) masters = masters_.emplace(masters_.end());

@@ -31,14 +31,11 @@ namespace cxtrain {
 class ParameterStore final : public TrainedParameters {
  public:
   /// `parameters`: of the placed model, all that may be trained at any time. They, or the rows that have
-  /// them, have the values that training starts from. Every rank updates all parameters. The exchange must
-  /// outlive this object.
+  /// them, have the values that training starts from. `group`: ranks that divide the update, and all pass
+  /// equal arguments; null: every rank updates all parameters. `rows`: rows of `parameters`. The exchange and
+  /// the group must outlive this object.
   ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                 GradientExchange& exchange);
-  /// The ranks of the group divide the update. `rows`: rows of `parameters`. All ranks of the group pass
-  /// equal arguments. The group must outlive this object, too.
-  ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                 GradientExchange& exchange, Communicator& group, std::vector<PlacedRow> rows);
+                 GradientExchange& exchange, Communicator* group = nullptr, std::vector<PlacedRow> rows = {});
 
   std::span<const Piece> pieces() const override { return pieces_; }
   GradientExchange& exchange() override { return exchange_; }
@@ -71,8 +68,6 @@ class ParameterStore final : public TrainedParameters {
     std::vector<at::Tensor> rounded, precise;
   };
 
-  ParameterStore(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                 GradientExchange& exchange, Communicator* group, std::vector<PlacedRow> rows);
   void add_piece(std::size_t parameter, Piece in_model, bool of_master);
   /// Replaces the values of a piece by a master.
   void add_master(Piece& piece, bool trained);

@@ -101,8 +101,7 @@ void fill_part(const Piece& part, const NamedTensor& parameter, std::span<const 
     const Piece whole = whole_piece(parameter.name, parameter.tensor.detach());
     return fill_pieces({&part, 1}, {&whole, 1});
   }
-  const auto own = std::find_if(kept.begin(), kept.end(),
-                                [&](const Piece& piece) { return piece.name == parameter.name; });
+  const auto own = std::ranges::find(kept, parameter.name, &Piece::name);
   fill_pieces({&part, 1}, own == kept.end() ? std::span<const Piece>() : std::span(&*own, 1));
 }
 

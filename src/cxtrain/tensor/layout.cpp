@@ -6,13 +6,10 @@
 #include <vector>
 
 namespace cxtrain {
-namespace {
 
 bool same_dtype_and_device(const at::Tensor& a, const at::Tensor& b) {
   return a.defined() && b.defined() && a.scalar_type() == b.scalar_type() && a.device() == b.device();
 }
-
-}  // namespace
 
 at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient) {
   if (gradient.strides() == parameter.strides()) return gradient;

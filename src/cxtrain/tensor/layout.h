@@ -6,6 +6,9 @@
 
 namespace cxtrain {
 
+/// Returns whether both tensors are defined, of one dtype and on one device.
+bool same_dtype_and_device(const at::Tensor& a, const at::Tensor& b);
+
 /// Returns a dense tensor's elements [numel] in memory order.
 inline at::Tensor flat(const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());

@@ -40,6 +40,8 @@ void HookCaller::report(const std::exception& error) noexcept {
       callback->on_exception(run_, error);
     } catch (const std::exception& another) {
       log_warning("on_exception of a callback has failed: " + message_of(another));
+    } catch (...) {
+      log_warning("on_exception of a callback has failed: " + message_of_other_exception());
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/values.h"
@@ -32,11 +33,13 @@ class SweepRecorder final : public Callback {
     const at::Tensor& loss = output.loss;
     std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};
     run.world().sum(sum);
-    if (static_cast<std::size_t>(run.global_step()) == result_.rates.size())
-      return;  // within an accumulation
+    losses_ += sum[0];
+    ranks_ += sum[1];
+    if (!run.progress().stepped) return;
+    const double loss_of_step = std::exchange(losses_, 0) / std::exchange(ranks_, 0);
     constexpr double kBeta = 0.98;
     const auto steps = static_cast<double>(result_.rates.size() + 1);
-    average_ = kBeta * average_ + (1 - kBeta) * sum[0] / sum[1];
+    average_ = kBeta * average_ + (1 - kBeta) * loss_of_step;
     const double smoothed = average_ / (1 - std::pow(kBeta, steps));
     result_.rates.push_back(rate_);
     result_.losses.push_back(smoothed);
@@ -49,6 +52,7 @@ class SweepRecorder final : public Callback {
  private:
   LrFinderResult& result_;
   const LrSweep& sweep_;
+  double losses_ = 0, ranks_ = 0;  ///< of the micro-batches of a step
   double rate_ = 0, average_ = 0, best_ = 0;
 };
 

@@ -271,7 +271,9 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
       return chosen;
     } catch (const AgreedError& error) {
       if (!or_another) throw;
-      if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
+      const bool is_last = path == candidates.paths.back();
+      if (world.is_root())
+        log_warning(std::string(error.what()) + (is_last ? "" : "; trying the one before it"));
     }
   }
   if (!candidates.paths.empty() || !candidates.damaged.empty()) {

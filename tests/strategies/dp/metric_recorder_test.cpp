@@ -4,6 +4,8 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
@@ -65,6 +67,21 @@ TEST_CASE("a name logged twice in a step stays two values") {
 TEST_CASE("a metric that is no number is refused where it is logged") {
   MetricRecorder recorder;
   REQUIRE_THROWS_WITH(recorder.log("loss", at::ones({2}), {}), test::contains("log(\"loss\")"));
+}
+
+TEST_CASE("the largest value of replicas is NaN if the value of one is NaN") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::array<double, 2> values : {std::array{1.0, nan}, std::array{nan, 1.0}}) {
+    std::array<MetricRecorder, 2> recorders;
+    for (std::size_t r = 0; r < 2; ++r) {
+      recorders[r].log("number", values[r], {.reduce_fx = ReduceFx::max});
+      recorders[r].log("tensor", at::scalar_tensor(values[r]), {.reduce_fx = ReduceFx::max});
+    }
+    Sink sink;
+    log_means(recorders, std::array<std::int64_t, 2>{1, 1}, at::kCPU, sink);
+    CHECK(std::isnan(sink.values.at(0)));
+    CHECK(std::isnan(sink.values.at(1)));
+  }
 }
 
 }  // namespace

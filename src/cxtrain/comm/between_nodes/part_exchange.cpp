@@ -50,7 +50,7 @@ bool PartExchange::proceed() {
       next.first = started_ * (part_bytes_ / element_);
       next.last = std::min(array_->count(), next.first + part_bytes_ / element_);
       ++started_;
-      combines_ ? start_scatter(next) : start_gather(next);
+      start(next);
       progress = true;
     }
     if (stored_ < started_ && moved(chunk(stored_))) {
@@ -67,31 +67,17 @@ std::byte* PartExchange::values_of(int part, const Chunk& chunk, std::byte* memo
   return memory;
 }
 
-/// Each node gets this node's values of the node's part.
-void PartExchange::start_scatter(Chunk& next) {
+/// Each node gets this node's values of the node's part, or, in a gather, this node's part.
+void PartExchange::start(Chunk& next) {
   const std::size_t bytes = (next.last - next.first) * element_;
   Peer& own = next.peers[static_cast<std::size_t>(links_.node())];
-  own.received = values_of(links_.node(), next, own.outgoing);
+  std::byte* const own_part = values_of(links_.node(), next, own.outgoing);
+  own.received = own_part;
   for (int step = 1; step < links_.nodes(); ++step) {
     const int node = peer_of(links_.node(), step, links_.nodes());
     Peer& peer = next.peers[static_cast<std::size_t>(node)];
-    std::byte* const values = values_of(node, next, peer.outgoing);
-    peer.received = peer.incoming;
-    peer.sent = links_.send(node, {values, bytes});
-    peer.arrived = links_.receive(node, {peer.incoming, bytes});
-  }
-}
-
-/// Each node gets this node's part.
-void PartExchange::start_gather(Chunk& next) {
-  const std::size_t bytes = (next.last - next.first) * element_;
-  Peer& own = next.peers[static_cast<std::size_t>(links_.node())];
-  std::byte* const values = values_of(links_.node(), next, own.outgoing);
-  own.received = values;
-  for (int step = 1; step < links_.nodes(); ++step) {
-    const int node = peer_of(links_.node(), step, links_.nodes());
-    Peer& peer = next.peers[static_cast<std::size_t>(node)];
-    std::byte* const there = array_->in_place(node, next.first, next.last);
+    std::byte* const values = combines_ ? values_of(node, next, peer.outgoing) : own_part;
+    std::byte* const there = combines_ ? nullptr : array_->in_place(node, next.first, next.last);
     std::byte* const target = there != nullptr ? there : peer.incoming;
     peer.received = target;
     peer.sent = links_.send(node, {values, bytes});

@@ -65,8 +65,7 @@ class PartExchange final : public Exchange {
 
   void begin(PartedArray& array);
   Chunk& chunk(std::size_t index) { return window_[index % kWindow]; }
-  void start_scatter(Chunk& next);
-  void start_gather(Chunk& next);
+  void start(Chunk& next);
   bool moved(const Chunk& chunk) const;
   void store(Chunk& ready);
   /// Returns where this node's values of a part lie, in place or in `memory`.
