@@ -13,6 +13,7 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/checkpoint/safetensors_json.h"
+#include "cxtrain/checkpoint/torch_dtypes.h"
 
 namespace cxtrain {
 namespace {
