@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
