@@ -23,6 +23,8 @@ namespace {
 
 using Monotonic = std::chrono::steady_clock;
 
+constexpr int kTriesToRead = 5;
+
 /// One job, from its start to the end of its last process.
 class Attempt {
  public:
@@ -33,7 +35,7 @@ class Attempt {
   RestartPolicy::End wait() {
     while (!process_.status()) {
       step(kLook);
-      children_.kill_stuck_parent();
+      if (is_mpirun(process_.id())) children_.kill_stuck_parent();
     }
     // Ranks whose launcher was killed notice it and follow; who does not is killed.
     wait_for_ranks();
@@ -100,7 +102,7 @@ class Attempt {
   SignalInbox& signals_;
   const RestartPlan& plan_;
   ChildProcess process_;
-  UnreapedChildren children_;  ///< of the process, which may be an mpirun
+  UnreapedChildren children_;  ///< of the process, where it is an mpirun
   std::optional<int> first_;   ///< the rank that ended first, other than well, before the process
   bool asked_for_ = false;
   int end_signals_ = 0;
@@ -141,7 +143,8 @@ int run_with_restarts(const RestartPlan& plan) {
   NextJob next{.ranks = plan.limits.ranks};
   for (;;) {
     RestartPolicy::End end = Attempt(plan.program(next), ranks, signals, plan).wait();
-    const RestartPoint left = plan.look(ranks.address());
+    const bool may_go_on = end.status != 0 && !end.asked_for;
+    const RestartPoint left = plan.look(ranks.address(), may_go_on ? kTriesToRead : 1);
     end.step = left.step;
     end.samples = left.samples;
     const RestartPolicy::Decision decision = policy.after(end);

@@ -14,14 +14,6 @@
 namespace cxtrain {
 namespace {
 
-/// Returns whether the process is Open MPI's mpirun: prterun in Open MPI 5.
-bool is_mpirun(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
-  std::string name;
-  std::getline(file, name);
-  return name == "mpirun" || name == "orterun" || name == "prterun";
-}
-
 /// Children of all threads of a process. Empty where the kernel keeps no list.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
@@ -42,10 +34,17 @@ bool has_dead_children_only(pid_t process) {
 
 }  // namespace
 
+bool is_mpirun(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "orterun" || name == "prterun";
+}
+
 void UnreapedChildren::kill_stuck_parent() {
   constexpr std::chrono::seconds kPatience{10};
   const pid_t parent = parent_.id();
-  if (!is_mpirun(parent) || is_stopped(parent) || !has_dead_children_only(parent)) return since_.reset();
+  if (is_stopped(parent) || !has_dead_children_only(parent)) return since_.reset();
   if (!since_) since_ = Monotonic::now();
   if (Monotonic::now() - *since_ < kPatience) return;
   log_error(

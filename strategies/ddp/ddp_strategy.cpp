@@ -1,6 +1,7 @@
 #include "ddp_strategy.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "averaged_parameters.h"
@@ -214,29 +215,38 @@ class DdpStrategy final : public ReplicatedStrategy {
 
 std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) {
   const auto args = read_args<DdpArgs>(plan.strategy_arguments);
-  const std::optional<bool> asked = args.shard_optimizer;
+  const std::vector<int> of_nodes = ranks_on_nodes(plan);
+  const bool on_cpus = plan.accelerator == "cpu", several = std::ranges::max(of_nodes) > 1;
+  const bool apart = args.model_averaging_period > 0 && plan.num_nodes > 1;
+  // As `may_divide` decides on a rank.
+  const auto divides = [&](const OptimizerTarget& target) {
+    if (runs_in_libtorch(target.optimizer)) return false;
+    const bool alike = std::ranges::adjacent_find(of_nodes, std::ranges::not_equal_to()) == of_nodes.end();
+    if (apart && !(several && alike)) return false;
+    return args.shard_optimizer.value_or(on_cpus && several &&
+                                         division_pays(target.optimizer, target.parameters));
+  };
   const int gradients =
       plan.comm_hook && plan.world_size > 1 ? 1 + plan.comm_hook->traits.remembered_gradients : 1;
   // An outer step keeps its start and its momentum, of the pieces of the rank.
-  const int outer = args.model_averaging_period > 0 && plan.num_nodes > 1 && has_outer_step(args) ? 2 : 0;
+  const int outer = apart && has_outer_step(args) ? 2 : 0;
   const RankMemory untrained = memory_of_untrained(model);
   const std::int64_t in_passing =
       plan.accumulate_grad_batches > 1 ? gradients_in_passing(model.module.all_parameters()) : 0;
   RankMemory whole, divided;
   for (const OptimizerTarget& target : model.targets) {
-    const bool divides = !runs_in_libtorch(target.optimizer) &&
-                         asked.value_or(division_pays(target.optimizer, target.parameters));
-    RankMemory& memory = divides ? divided : whole;
+    RankMemory& memory = divides(target) ? divided : whole;
     memory += memory_of_tensors(target.parameters);
     memory += memory_of_training(target.parameters, target.optimizer, model.precision, outer);
   }
   std::vector<RankMemory> memory;
-  for (const int of_node : ranks_on_nodes(plan)) {
-    const int ranks = plan.accelerator == "cpu" ? of_node : 1;
+  for (const int of_node : of_nodes) {
+    // On CPUs the ranks of a node have one copy of the parameters.
+    const int copies = on_cpus ? of_node : 1, updaters = several ? of_node : plan.world_size;
     memory.push_back(
-        {.parameters = untrained.parameters + whole.parameters + divided.parameters / ranks,
+        {.parameters = untrained.parameters + whole.parameters + divided.parameters / copies,
          .gradients = untrained.gradients + in_passing + gradients * (whole.gradients + divided.gradients),
-         .optimizer = whole.optimizer + divided.optimizer / ranks});
+         .optimizer = whole.optimizer + divided.optimizer / updaters});
   }
   return memory;
 }

@@ -2,6 +2,7 @@
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/ema.h"
 #include "cxtrain/callbacks/loss_spike.h"
+#include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/callbacks/run_of_values.h"
 #include "cxtrain/callbacks/timer.h"
 #include "support/catch.h"
@@ -27,6 +28,8 @@ TEST_CASE("arguments that a program gives in C++ have the ranges of the command 
   CHECK_THAT(refusal_of<Timer>({.seconds = -1}), test::contains("Timer::Args::seconds"));
   CHECK_THAT(refusal_of<EarlyStopping>({.monitor = "val_loss", .patience = -1}),
              test::contains("EarlyStopping::Args::patience"));
+  CHECK_THAT(refusal_of<ModelCheckpoint>({.save_top_k = -2}),
+             test::contains("ModelCheckpoint::Args::save_top_k"));
   CHECK_NOTHROW(Ema({.every_n_steps = 2}));
 }
 

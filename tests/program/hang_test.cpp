@@ -88,7 +88,9 @@ TEST_CASE("an mpirun that hangs after its ranks have ended is killed") {
   // restarts is an mpirun.
   const TempDir dir;
   std::filesystem::create_directory(dir.file("bin"));
-  dir.write("bin/mpirun", "#!/bin/sh\ntrue &\nexec sleep 1000\n");
+  std::filesystem::create_directory(dir.file("hanging"));
+  std::filesystem::create_symlink("/bin/sleep", dir.file("hanging/mpirun"));
+  dir.write("bin/mpirun", "#!/bin/sh\ntrue &\nexec " + dir.file("hanging/mpirun") + " 1000\n");
   dir.write("bin/srun",
             "#!/bin/bash\nif [ \"$1\" = --mpi=list ]; then echo none; exit; fi\n"
             "while [[ $1 == -* ]]; do shift; done\nexec \"$@\"\n");

@@ -95,5 +95,19 @@ TEST_CASE("a step brings no frozen rows to the other ranks, and other changes br
   CHECK(gathers() == 5);
 }
 
+TEST_CASE("a step brings frozen rows with masters to the other ranks: the masters undo what hooks wrote") {
+  test::FakeCommunicator comm(/*size=*/2);
+  std::vector<NamedTensor> parameters{{"frozen", at::rand({4096}).to(at::kHalf).set_requires_grad(false)}};
+  LocalGradients local(parameters);
+  ParameterStore store(parameters, precision_policy("16-mixed", "O2"), local, &comm,
+                       place_rows(parameters, comm, /*row_bytes=*/1));
+  comm.calls.clear();
+  const float before = parameters[0].tensor[0].item<float>();
+  parameters[0].tensor.fill_(7);
+  store.publish_step();
+  CHECK(comm.calls.size() == 1);
+  CHECK(parameters[0].tensor[0].item<float>() == before);
+}
+
 }  // namespace
 }  // namespace cxtrain

@@ -13,12 +13,15 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <thread>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
 
 [[noreturn]] void cannot_start(const std::string& program, int error) {
   throw Error(ExitCode::failure, MessageCode::launch_failed,
@@ -38,16 +41,14 @@ class FileActions {
   posix_spawn_file_actions_t actions_{};
 };
 
-/// Appends what comes until the other end is closed; false: it was not within the time.
-bool read_to_end(int descriptor, double seconds, std::string& text) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+/// Appends what comes until the other end is closed. Returns whether that is before the deadline.
+bool read_to_end(int descriptor, SteadyTime deadline, std::string& text) {
   std::array<char, 4096> part{};
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd source{descriptor, POLLIN, 0};
-    const int ready = poll(&source, 1, static_cast<int>(std::max<std::int64_t>(0, left)));
+    const int ready = poll(&source, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return false;
     const ssize_t size = read(descriptor, part.data(), part.size());
@@ -55,6 +56,17 @@ bool read_to_end(int descriptor, double seconds, std::string& text) {
     if (size <= 0) return true;
     text.append(part.data(), static_cast<std::size_t>(size));
   }
+}
+
+/// Returns whether the process ends before the deadline. The process stays to be waited for.
+bool ends_before(pid_t process, SteadyTime deadline) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid == 0) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 }  // namespace
@@ -96,7 +108,11 @@ CommandEnd run_command(std::span<const std::string> words, double seconds) {
   if (error != 0) cannot_start(words[0], error);
   input.reset();
   CommandEnd end;
-  if (!read_to_end(output.get(), seconds, end.output)) kill(process, SIGKILL);
+  const SteadyTime deadline =
+      std::chrono::steady_clock::now() +
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  if (!read_to_end(output.get(), deadline, end.output) || !ends_before(process, deadline))
+    kill(process, SIGKILL);
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }

@@ -15,6 +15,7 @@
 #include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/exchange.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
@@ -53,12 +54,11 @@ bool is_held_by_another(Run& run, const std::string& path) {
   throw ConfigError(std::string("checkpoint.") + name, why, hint);
 }
 
-/// Returns the arguments with their defaults. Throws ConfigError for values that exclude each other.
+/// Returns the arguments with their defaults. Throws ConfigError for values outside of their ranges, and for
+/// values that exclude each other.
 ModelCheckpoint::Args checked(ModelCheckpoint::Args args) {
+  require_fields(args);
   if (args.filename.empty()) args.filename = ModelCheckpoint::Args().filename;
-  if (args.save_top_k < -1)
-    refuse_option("save_top_k",
-                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(args.save_top_k));
   if (args.monitor.empty() && args.save_top_k > 1) {
     refuse_option("save_top_k",
                   std::to_string(args.save_top_k) + " best checkpoints need a metric to compare",

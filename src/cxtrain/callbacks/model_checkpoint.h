@@ -60,7 +60,7 @@ class ModelCheckpoint final : public Callback {
             Range::at_least(0));
     }
   };
-  /// Throws ConfigError for values that exclude each other.
+  /// Throws ConfigError for values outside of their ranges, and for values that exclude each other.
   explicit ModelCheckpoint(Args args);
 
   bool monitors() const override { return true; }

@@ -83,8 +83,10 @@ int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, s
   own.data_path = options.data.path;
   own.libtorch_version = TORCH_VERSION;
   own.image_formats = image_formats();
-  for (const std::string& plugin : options.plugins)
-    own.plugin_hashes[plugin] = doctor::file_fingerprint(plugin);
+  for (const std::string& plugin : options.plugins) {
+    const std::string hash = doctor::file_fingerprint(plugin);
+    if (!hash.empty()) own.plugin_hashes[plugin] = hash;
+  }
   look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
   look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
   look("default_root_dir", [&] { find_resumable(files, options, own); });

@@ -28,23 +28,26 @@ std::string run_of(Filesystem& files, const Options& options, const std::string&
   return {};
 }
 
-/// The seconds that a run has trained, by its run.json; 0 where it has none of a usual size.
+/// The seconds that a run has trained, by its run.json; 0 where there is none of a usual size that can be
+/// read.
 double seconds_of_end(Filesystem& files, const std::string& run) {
   constexpr std::uint64_t kMaxSummaryBytes = 1 << 24;
   const std::string path = run + "/run.json";
-  const std::optional<Filesystem::Status> status = files.status(path);
-  if (!status || status->size > kMaxSummaryBytes) return 0;
-  const auto summary = parse_summary(read_whole_file(files, path, kMaxSummaryBytes));
-  return summary ? summary->seconds : 0;
+  try {
+    const std::optional<Filesystem::Status> status = files.status(path);
+    if (!status || status->size > kMaxSummaryBytes) return 0;
+    const auto summary = parse_summary(read_whole_file(files, path, kMaxSummaryBytes));
+    return summary ? summary->seconds : 0;
+  } catch (const Error&) {
+    return 0;
+  }
 }
 
-/// Throws an Error if the disk fails.
-RestartPoint read_restart_point(Filesystem& files, const Options& options, const Plan& plan,
-                                const std::string& restarter) {
-  RestartPoint point;
-  if (options.data.batch_size) point.samples = *options.data.batch_size * plan.world_size;
+/// Fills in what the job has left. Throws an Error if the disk fails.
+void read_restart_point(Filesystem& files, const Options& options, const Plan& plan,
+                        const std::string& restarter, RestartPoint& point) {
   point.run = run_of(files, options, restarter);
-  if (point.run.empty()) return point;
+  if (point.run.empty()) return;
   std::vector<std::string> damaged;  // the next job says so
   const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, point.run, options, damaged);
   if (!found.empty()) {
@@ -57,22 +60,24 @@ RestartPoint read_restart_point(Filesystem& files, const Options& options, const
     if (before != found.end()) point.before = before->path;
   }
   point.trained_seconds = seconds_of_end(files, point.run);
-  return point;
 }
 
-/// A file server that has just lost a node may fail for some seconds.
-RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {
-  constexpr int kTries = 5;
+/// A file server that has just lost a node may fail for some seconds: `tries`, 2 s apart.
+RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter,
+                  int tries) {
   RestartPoint point;
-  for (int tried = 1; tried <= kTries; ++tried) {
+  if (options.data.batch_size) point.samples = *options.data.batch_size * plan.world_size;
+  for (int tried = 1;; ++tried) {
     try {
-      return read_restart_point(files, options, plan, restarter);
+      read_restart_point(files, options, plan, restarter, point);
+      point.unreadable.clear();
+      return point;
     } catch (const Error& error) {
       point.unreadable = "the checkpoints cannot be read: " + std::string(error.what());
     }
-    if (tried < kTries) std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (tried >= tries) return point;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
   }
-  return point;
 }
 
 /// The devices of ranks, by their numbers in the plan, as `--devices` takes them.
@@ -156,31 +161,32 @@ RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Pr
                               Filesystem& files) {
   std::vector<int> left(static_cast<std::size_t>(plan.world_size));
   std::iota(left.begin(), left.end(), 0);
-  return {.limits = {options.max_restarts, plan.world_size, options.min_ranks},
-          .requeue_signal = signal_number(options.trainer.requeue_signal),
-          .by_srun = plan.launcher == "srun",
-          .look = [&files, &options,
-                   &plan](const std::string& restarter) { return look(files, options, plan, restarter); },
-          .program =
-              [&plan, &program, left](const NextJob& next) mutable {
-                Program job = program;
-                const auto add = [&](const char* option, const std::string& value) {
-                  job.arguments.insert(job.arguments.end(), {option, value});
-                };
-                if (!next.from.empty()) {
-                  job.arguments = without_older_ckpt_path(job.arguments);
-                  add("--ckpt_path", next.from);
-                }
-                if (next.without) {
-                  left.erase(left.begin() + *next.without);
-                  left.resize(static_cast<std::size_t>(next.ranks));
-                }
-                if (next.samples > 0) {
-                  add("--devices", devices_of(plan, left));
-                  add("--data.batch_size", std::to_string(next.samples / next.ranks));
-                }
-                return job;
-              }};
+  return {
+      .limits = {options.max_restarts, plan.world_size, options.min_ranks},
+      .requeue_signal = signal_number(options.trainer.requeue_signal),
+      .by_srun = plan.launcher == "srun",
+      .look = [&files, &options, &plan](const std::string& restarter,
+                                        int tries) { return look(files, options, plan, restarter, tries); },
+      .program =
+          [&plan, &program, left](const NextJob& next) mutable {
+            Program job = program;
+            const auto add = [&](const char* option, const std::string& value) {
+              job.arguments.insert(job.arguments.end(), {option, value});
+            };
+            if (!next.from.empty()) {
+              job.arguments = without_older_ckpt_path(job.arguments);
+              add("--ckpt_path", next.from);
+            }
+            if (next.without) {
+              left.erase(left.begin() + *next.without);
+              left.resize(static_cast<std::size_t>(next.ranks));
+            }
+            if (next.samples > 0) {
+              add("--devices", devices_of(plan, left));
+              add("--data.batch_size", std::to_string(next.samples / next.ranks));
+            }
+            return job;
+          }};
 }
 
 }  // namespace cxtrain

@@ -21,7 +21,8 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 ///     });
 DatasetPtr map(DatasetPtr dataset, std::function<Batch(Batch sample, SampleRandom& random)> change);
 
-/// The samples of all these datasets, one after the other. At least one.
+/// The samples of all these datasets, one after the other. At least one. The first dataset finishes all
+/// batches (`on_after_batch_transfer`).
 DatasetPtr concat(std::vector<DatasetPtr> datasets);
 
 /// The samples at these indices, in this order. Throws DataError for an index that the dataset does not have.

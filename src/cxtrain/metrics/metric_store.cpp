@@ -351,7 +351,7 @@ std::vector<MetricStore::BarValue> MetricStore::newest(Wanted&& wanted) const {
     const auto known = std::ranges::find(found, name, &BarValue::name);
     if (known == found.end()) {
       found.push_back({name, at, std::move(value)});
-    } else if (at > known->at) {
+    } else if (at >= known->at) {
       *known = {name, at, std::move(value)};
     }
   });

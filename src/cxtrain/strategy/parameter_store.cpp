@@ -31,7 +31,8 @@ ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const Precis
   std::vector<Piece> parts = whole_pieces(parameters);
   for (NamedTensor& named : parameters) {
     const GradientShard* const shard = exchange.shard_of(named.tensor);
-    parameters_.push_back({.named = std::move(named), .shard = shard});
+    const bool has_master = precision.has_master(named.tensor.scalar_type());
+    parameters_.push_back({.named = std::move(named), .shard = shard, .has_master = has_master});
   }
   for (const PlacedRow& row : rows_) {
     for (std::size_t k = 0; k < row.row.parameters.size(); ++k) {
@@ -42,17 +43,17 @@ ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const Precis
     if (row.one_copy != nullptr) one_copies_.push_back(row.one_copy.get());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].divided || parts[i].range.size() > 0)
-      add_piece(i, std::move(parts[i]), precision.has_master(parameters_[i].named.tensor.scalar_type()));
+    if (!parameters_[i].divided || parts[i].range.size() > 0) add_piece(i, std::move(parts[i]));
   }
   gradients_.resize(pieces_.size());
   held_.resize(parameters_.size());
 }
 
-void ParameterStore::add_piece(std::size_t parameter, Piece in_model, bool of_master) {
+void ParameterStore::add_piece(std::size_t parameter, Piece in_model) {
   parameters_[parameter].piece = pieces_.size();
-  updates_.push_back({.parameter = parameter, .of_master = of_master});
-  if (of_master) add_master(in_model, parameters_[parameter].named.tensor.requires_grad());
+  updates_.push_back({.parameter = parameter});
+  if (parameters_[parameter].has_master)
+    add_master(in_model, parameters_[parameter].named.tensor.requires_grad());
   pieces_.push_back(std::move(in_model));
 }
 
@@ -100,9 +101,9 @@ void ParameterStore::synchronize() {
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     Update& update = updates_[p];
     at::Tensor gradient = gradient_of(p);
-    if (update.of_master) gradient = in_float32(update, gradient, pieces_[p].values);
-    if (update.of_master || parameters_[update.parameter].shard != nullptr)
-      held_[update.parameter] = gradient;
+    const Parameter& parameter = parameters_[update.parameter];
+    if (parameter.has_master) gradient = in_float32(update, gradient, pieces_[p].values);
+    if (parameter.has_master || parameter.shard != nullptr) held_[update.parameter] = gradient;
     gradients_[p] = std::move(gradient);
   }
 }
@@ -194,27 +195,29 @@ void ParameterStore::begin_update() {
 }
 
 void ParameterStore::publish() {
+  const at::NoGradGuard no_grad;
   begin_publish();
   for (const PlacedRow& row : rows_) gather(row);
   end_publish();
 }
 
 void ParameterStore::publish_step() {
+  const at::NoGradGuard no_grad;
   begin_publish();
   for (const PlacedRow& row : rows_) {
-    if (trains(row)) gather(row);
+    if (may_have_changed(row)) gather(row);
   }
   end_publish();
 }
 
-bool ParameterStore::trains(const PlacedRow& row) const {
-  return std::any_of(row.row.parameters.begin(), row.row.parameters.end(), [this](std::size_t i) {
-    return parameters_[i].named.tensor.requires_grad() || has_gradient(parameters_[i]);
+bool ParameterStore::may_have_changed(const PlacedRow& row) const {
+  return std::ranges::any_of(row.row.parameters, [this](std::size_t i) {
+    const Parameter& parameter = parameters_[i];
+    return parameter.named.tensor.requires_grad() || has_gradient(parameter) || parameter.has_master;
   });
 }
 
 void ParameterStore::begin_publish() {
-  const at::NoGradGuard no_grad;
   if (!updating_) begin_update();
   updating_ = false;
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());

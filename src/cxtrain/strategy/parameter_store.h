@@ -54,13 +54,13 @@ class ParameterStore final : public TrainedParameters {
   struct Parameter {
     NamedTensor named;
     const GradientShard* shard;             ///< null: the exchange leaves the whole gradient
+    bool has_master;                        ///< on the ranks that update the parameter
     bool divided = false;                   ///< is in a row
     std::optional<std::size_t> piece = {};  ///< absent: other ranks update the parameter
   };
   struct Update {
     std::size_t parameter;     ///< of the piece
-    bool of_master;            ///< the piece is a master
-    at::Tensor gradient = {};  ///< of the master; undefined if there is none
+    at::Tensor gradient = {};  ///< of the piece's master; undefined if there is none
   };
   /// 16-bit values and their masters, of one dtype and device: ATen copies a list at once if all its tensors
   /// are alike.
@@ -68,15 +68,16 @@ class ParameterStore final : public TrainedParameters {
     std::vector<at::Tensor> rounded, precise;
   };
 
-  void add_piece(std::size_t parameter, Piece in_model, bool of_master);
+  void add_piece(std::size_t parameter, Piece in_model);
   /// Replaces the values of a piece by a master.
   void add_master(Piece& piece, bool trained);
   /// The gradient of a piece as the exchange leaves it; undefined if there is none.
   at::Tensor gradient_of(std::size_t piece) const;
   static at::Tensor in_float32(Update& update, const at::Tensor& gradient, const at::Tensor& master);
   static bool has_gradient(const Parameter& parameter);
-  /// Returns whether a step may have changed the row. Equal on all ranks.
-  bool trains(const PlacedRow& row) const;
+  /// Returns whether a step may have changed the row: also a row of frozen parameters with masters, which
+  /// take the place of what a hook has written. Equal on all ranks.
+  bool may_have_changed(const PlacedRow& row) const;
   void begin_publish();
   /// Gathers the row, unless the ranks of the group have one copy of the row.
   void gather(const PlacedRow& row);
