@@ -1,21 +1,145 @@
 #include "cxtrain/comm/between_nodes/node_network.h"
 
+#include <mpi.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <deque>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/comm/between_nodes/measure_links.h"
-#include "cxtrain/comm/between_nodes/mpi_links.h"
+#include "cxtrain/cluster/watchdog.h"
+#include "cxtrain/comm/between_nodes/links.h"
 #include "cxtrain/comm/between_nodes/polled_courier.h"
 #include "cxtrain/comm/between_nodes/tcp_links.h"
 #include "cxtrain/comm/between_nodes/thread_courier.h"
 
 namespace cxtrain {
 namespace {
+
+/// Messages of MPI to one rank of each other node, and from it: for networks that only MPI knows. Only the
+/// thread that may call MPI uses the links. Both sides of a link cut its bytes in the same places: `receive`
+/// gets as many bytes as the other node's `send`.
+class MpiLinks final : public Links {
+ public:
+  /// `rail`, which outlives the links, has one rank on each node, in the order of the nodes.
+  /// Nothing may be under way when the links are destroyed.
+  explicit MpiLinks(const MpiComm& rail)
+      : rail_(rail),
+        outgoing_(static_cast<std::size_t>(rail.size())),
+        incoming_(static_cast<std::size_t>(rail.size())) {}
+
+  int node() const override { return rail_.rank(); }
+  int nodes() const override { return static_cast<int>(outgoing_.size()); }
+
+  std::uint64_t send(int node, std::span<const std::byte> bytes) override {
+    return begin(outgoing_, node, bytes.size(), [&](int count, MPI_Request* request) {
+      // A send that MPI has only buffered would count as complete, and might wait for this rank's next call.
+      return MPI_Issend(bytes.data(), count, MPI_BYTE, node, kExchangeTag, rail_.get(), request);
+    });
+  }
+  std::uint64_t receive(int node, std::span<std::byte> bytes) override {
+    return begin(incoming_, node, bytes.size(), [&](int count, MPI_Request* request) {
+      return MPI_Irecv(bytes.data(), count, MPI_BYTE, node, kExchangeTag, rail_.get(), request);
+    });
+  }
+  std::uint64_t sent(int node) const override { return outgoing_[static_cast<std::size_t>(node)].moved; }
+  std::uint64_t received(int node) const override { return incoming_[static_cast<std::size_t>(node)].moved; }
+
+  bool proceed() override {
+    bool moved = false;
+    while (count_moved()) moved = true;
+    return moved;
+  }
+  /// Gives the core to another process, and returns: MPI has no wait that others could end.
+  void wait() override { std::this_thread::yield(); }
+  void interrupt() noexcept override {}
+
+ private:
+  static constexpr int kExchangeTag = 7;
+
+  struct Message {
+    MPI_Request request;
+    std::size_t bytes;
+  };
+  /// Messages in one direction of a link, in the order in which they began.
+  struct Queue {
+    std::deque<Message> messages;
+    std::uint64_t begun = 0, moved = 0;  ///< bytes
+  };
+
+  /// Puts a message at the end of a node's queue, and returns the bytes that the queue has begun. `call`
+  /// begins the message: it gets the count of bytes and the request, and returns MPI's status.
+  template <class Call>
+  static std::uint64_t begin(std::vector<Queue>& queues, int node, std::size_t bytes, const Call& call) {
+    Queue& queue = queues[static_cast<std::size_t>(node)];
+    if (bytes > 0) {
+      Message message{MPI_REQUEST_NULL, bytes};
+      check_mpi(call(static_cast<int>(bytes), &message.request), "a message between nodes");
+      queue.messages.push_back(message);
+    }
+    return queue.begun += bytes;
+  }
+
+  /// Counts the messages at the front of the queues that have moved. Returns whether there was one.
+  bool count_moved() {
+    waiting_.clear();
+    requests_.clear();
+    for (std::vector<Queue>* const queues : {&incoming_, &outgoing_}) {
+      for (Queue& queue : *queues) {
+        if (queue.messages.empty()) continue;
+        waiting_.push_back(&queue);
+        requests_.push_back(queue.messages.front().request);
+      }
+    }
+    if (requests_.empty()) return false;
+    indices_.resize(requests_.size());
+    int complete = 0;
+    check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &complete, indices_.data(),
+                           MPI_STATUSES_IGNORE),
+              "messages between nodes");
+    for (int i = 0; i < complete; ++i) {
+      Queue& queue = *waiting_[static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)])];
+      queue.moved += queue.messages.front().bytes;
+      queue.messages.pop_front();
+    }
+    return complete > 0;
+  }
+
+  const MpiComm& rail_;
+  std::vector<Queue> outgoing_, incoming_;  ///< by node
+  std::vector<Queue*> waiting_;             ///< queues that have a message
+  std::vector<MPI_Request> requests_;       ///< of the first message of each
+  std::vector<int> indices_;                ///< of requests that are complete
+};
+
+/// Sends messages of `bytes` around the ring of all nodes: in each round each node sends to the next node
+/// while it receives from the node before. Returns this node's seconds of each round. The ranks that the
+/// links connect call it together.
+std::vector<double> seconds_of_rounds(Links& links, Watchdog& watchdog, std::size_t bytes, int rounds) {
+  const int nodes = links.nodes(), next = (links.node() + 1) % nodes,
+            before = (links.node() + nodes - 1) % nodes;
+  const std::vector<std::byte> message(bytes);
+  std::vector<std::byte> received(bytes);
+  std::vector<double> seconds;
+  for (int round = 0; round < rounds; ++round) {
+    const Watchdog::Wait wait(watchdog, "a measurement of the network", Watchdog::Wait::Of::some_ranks);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t left = links.send(next, message), come = links.receive(before, received);
+    for (links.proceed(); links.sent(next) < left || links.received(before) < come; links.proceed())
+      links.wait();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return seconds;
+}
 
 /// Whether sums over nodes are faster by MPI, after backward, than by TCP, beside backward: a cluster may
 /// have a fabric that only MPI knows, and a slow network beside it. Speeds in bytes a second.
@@ -31,21 +155,31 @@ double slowest_of(const MpiComm& comm, double speed) {
   return speed;
 }
 
-/// The speed of the slowest rank's links. Ranks without links take part. Collective over `comm`.
+/// The speed of the slowest rank's links, in bytes a second, where each rank counts the fastest of several
+/// rounds. Ranks without links take part. Collective over `comm`.
 double slowest_speed(const MpiComm& comm, Links* links) {
   constexpr std::size_t kMeasured = std::size_t{256} << 10;
-  return slowest_of(comm, links != nullptr ? ring_speed(*links, comm.watchdog(), kMeasured)
-                                           : std::numeric_limits<double>::infinity());
+  constexpr int kRounds = 5;
+  double speed = std::numeric_limits<double>::infinity();
+  if (links != nullptr)
+    speed = static_cast<double>(kMeasured) /
+            std::ranges::min(seconds_of_rounds(*links, comm.watchdog(), kMeasured, kRounds));
+  return slowest_of(comm, speed);
 }
 
-/// The mean speed of the slowest rank's links over about 50 ms. `speed`: of the links, about. Ranks without
-/// links take part. Collective over `comm`.
+/// The mean speed of the slowest rank's links over about 50 ms: an algorithm of congestion control needs
+/// several rounds to reach its speed. `speed`: of the links, about. Ranks without links take part. Collective
+/// over `comm`.
 double sustained_speed(const MpiComm& comm, Links* links, double speed) {
   constexpr double kSecondsOfRound = 2.5e-3;
-  const double bytes = std::clamp(kSecondsOfRound * speed, 64e3, 16e6);
-  return slowest_of(comm, links != nullptr
-                              ? sustained_ring_speed(*links, comm.watchdog(), static_cast<std::size_t>(bytes))
-                              : std::numeric_limits<double>::infinity());
+  constexpr int kRounds = 20;
+  const auto bytes = static_cast<std::size_t>(std::clamp(kSecondsOfRound * speed, 64e3, 16e6));
+  double mean = std::numeric_limits<double>::infinity();
+  if (links != nullptr) {
+    const std::vector<double> seconds = seconds_of_rounds(*links, comm.watchdog(), bytes, kRounds);
+    mean = kRounds * static_cast<double>(bytes) / std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  }
+  return slowest_of(comm, mean);
 }
 
 /// Lets the connections use the congestion control cubic, unless the kernel's default is faster: BBR takes
