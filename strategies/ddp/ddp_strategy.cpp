@@ -1,7 +1,10 @@
 #include "ddp_strategy.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "averaged_parameters.h"
@@ -10,12 +13,14 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/reduce/comm_hook.h"
+#include "cxtrain/reduce/gradient_hooks.h"
+#include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/parameter_store.h"
-#include "hooked_gradients.h"
+#include "ordered_exchange.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
-#include "switched_gradients.h"
 
 namespace cxtrain {
 namespace {
@@ -37,6 +42,125 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
 std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int64_t message) {
   return bytes == by_default ? std::min(bytes, message) : bytes;
 }
+
+/// Gradients that a hook averages over all ranks, after backward.
+class HookedGradients final : public OrderedExchange {
+ public:
+  /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
+  HookedGradients(std::vector<NamedTensor> parameters, std::shared_ptr<AveragingHook> hook,
+                  Communicator& communicator, World& world, TensorSync* buffers, bool find_unused_parameters)
+      : OrderedExchange(buffers),
+        parameters_(std::move(parameters)),
+        hook_(std::move(hook)),
+        world_(world),
+        find_unused_parameters_(find_unused_parameters) {
+    hook_->prepare(parameters_, communicator);
+  }
+
+  void zero_gradients() override {
+    is_complete_ = false;
+    for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  }
+  void begin_backward(bool /*completes_step*/) override { is_complete_ = false; }
+  void complete() override {
+    if (std::exchange(is_complete_, true)) return;
+    std::vector<bool> touched;
+    std::string untouched;
+    for (const NamedTensor& parameter : parameters_) {
+      touched.push_back(parameter.tensor.grad().defined());
+      if (!touched.back() && parameter.tensor.requires_grad())
+        untouched += (untouched.empty() ? "" : ", ") + parameter.name;
+    }
+    hook_->average();
+    if (find_unused_parameters_) {
+      touched = touched_on_any_rank(touched, world_);
+      for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (!touched[i]) parameters_[i].tensor.mutable_grad().reset();
+      }
+      return;
+    }
+    const bool skipped = std::find(touched.begin(), touched.end(), true) == touched.end();
+    if (untouched.empty() || skipped || std::exchange(warned_unused_, true)) return;
+    warn_of_missing_gradients(untouched);
+  }
+  std::string order() const override { return {}; }
+  void set_order(const std::string& /*lines*/) override {}
+  Stateful* memory() override { return hook_.get(); }
+
+ private:
+  std::vector<NamedTensor> parameters_;
+  std::shared_ptr<AveragingHook> hook_;
+  World& world_;
+  const bool find_unused_parameters_;
+  bool is_complete_ = false;  ///< the gradients of this step
+  bool warned_unused_ = false;
+};
+
+/// One exchange for the first steps of a training, and another one from then on.
+class SwitchedGradients final : public OrderedExchange, private Stateful {
+ public:
+  /// `make_second` is called once, by all ranks at the same step, when `first` has ended.
+  SwitchedGradients(std::unique_ptr<OrderedExchange> first, std::int64_t first_steps,
+                    std::function<std::unique_ptr<OrderedExchange>()> make_second)
+      : current_(std::move(first)), first_steps_(first_steps), make_second_(std::move(make_second)) {}
+
+  void zero_gradients() override {
+    if (steps_ >= first_steps_ && make_second_) begin_second();
+    current_->zero_gradients();
+  }
+  void begin_backward(bool completes_step) override { current_->begin_backward(completes_step); }
+  void end_backward() override { current_->end_backward(); }
+  void complete() override { current_->complete(); }
+  bool carry(std::uint64_t flags) override { return current_->carry(flags); }
+  std::uint64_t carried() const override { return current_->carried(); }
+  std::optional<Rehearsal> rehearse(RehearsedMessages messages) override {
+    return current_->rehearse(messages);
+  }
+  std::vector<ConnectionUse> connections() const override { return current_->connections(); }
+  void end_step(std::int64_t steps) override { steps_ = steps; }
+  void bring_buffers() override { current_->bring_buffers(); }
+  std::string order() const override { return current_->order(); }
+  void set_order(const std::string& lines) override {
+    order_of_second_ = lines;
+    current_->set_order(lines);
+  }
+  Stateful* memory() override { return this; }
+
+ private:
+  static constexpr const char *kSteps = "steps", *kSecond = "second";
+
+  std::string state_key() const override { return "switched"; }
+  void save(StateDict& state) const override {
+    state.set(kSteps, steps_);
+    if (of_second_) state.make_section(kSecond) = *of_second_;
+    if (make_second_) return;
+    StateDict& second = state.make_section(kSecond);
+    if (const Stateful* const memory = current_->memory()) memory->save(second);
+  }
+  void load(const StateDict& state) override {
+    steps_ = state.integer(kSteps);
+    of_second_.reset();
+    if (state.has_section(kSecond)) of_second_ = state.section(kSecond).clone();
+  }
+  bool differs_between_ranks() const override { return true; }
+
+  void begin_second() {
+    current_.reset();  // a parameter has room for the hook of one exchange
+    current_ = std::exchange(make_second_, nullptr)();
+    if (!of_second_) return;
+    if (!order_of_second_.empty()) current_->set_order(order_of_second_);
+    if (Stateful* const memory = current_->memory()) memory->load(*of_second_);
+    of_second_.reset();
+  }
+
+  std::unique_ptr<OrderedExchange> current_;
+  const std::int64_t first_steps_;
+  std::function<std::unique_ptr<OrderedExchange>()> make_second_;  ///< empty after its call
+  std::int64_t steps_ = 0;                                         ///< of the training
+  /// What a saved training had, until the second exchange takes it.
+  std::optional<StateDict> of_second_;
+  std::string order_of_second_;
+};
 
 class DdpStrategy final : public ReplicatedStrategy {
  public:
