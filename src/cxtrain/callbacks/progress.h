@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/metrics/bar_reader.h"
 #include "cxtrain/report/progress_bar.h"
 #include "cxtrain/report/terminal.h"
@@ -16,30 +19,75 @@ namespace cxtrain {
 /// terminal for its stderr, which this process sees as a pipe, it draws there.
 class ProgressCallback final : public Callback {
  public:
-  void setup(Run& run, Stage stage) override;
-  void on_sanity_check_start(Run& run) override;
-  void on_train_start(Run& run) override;
-  void on_train_epoch_start(Run& run) override;
-  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
-                          std::int64_t batch_idx) override;
-  void on_validation_start(Run& run) override;
-  void on_validation_batch_end(Run& run, const Batch&, std::int64_t batch_idx) override;
-  void on_validation_end(Run& run) override;
-  void on_train_end(Run& run) override;
-  void on_test_start(Run& run) override;
-  void on_test_batch_end(Run& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_test_end(Run& run) override;
-  void on_predict_start(Run& run) override;
-  void on_predict_batch_end(Run& run, const at::Tensor& output, const Batch& batch,
-                            std::int64_t batch_idx) override;
-  void on_predict_end(Run& run) override;
+  void setup(Run& run, Stage) override {
+    if (run.rank() != 0) return;
+    metrics_ = {};
+    output_.emplace(/*launched=*/run.plan().launcher != "none");
+    bar_.emplace(
+        clock_, [this](std::string_view text) { output_->write(text); },
+        [this, &run](bool last) {
+          return last ? BarReader::read(run.metrics()) : metrics_.read_arrived(run.metrics());
+        },
+        ProgressBarOptions{.columns = [this] { return output_->columns(); }});
+  }
+
+  void on_sanity_check_start(Run&) override { training_ = false; }
+  /// Where a resumed run goes on within an epoch, that does not start again.
+  void on_train_start(Run&) override { begin_epoch(); }
+  void on_train_epoch_start(Run&) override { begin_epoch(); }
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t batch_idx) override {
+    if (!bar_) return;
+    if (!started_) {
+      bar_->start(epoch_label(run), run.progress().num_batches, run.progress().samples_per_batch, batch_idx,
+                  epoch_began_);
+    }
+    started_ = true;
+    bar_->update(batch_idx + 1);
+  }
+  /// Not at the end of the epoch: other callbacks and the model may log in that hook, too.
+  void on_train_end(Run&) override { end_epoch(/*last=*/true); }
+
+  void on_validation_start(Run& run) override { start_evaluation("Validation", run); }
+  void on_validation_batch_end(Run&, const Batch&, std::int64_t batch) override { update_evaluation(batch); }
+  void on_validation_end(Run&) override { end_evaluation(); }
+  void on_test_start(Run& run) override { start_evaluation("Test", run); }
+  void on_test_batch_end(Run&, const Batch&, std::int64_t batch) override { update_evaluation(batch); }
+  void on_test_end(Run&) override { end_evaluation(); }
+  void on_predict_start(Run& run) override { start_evaluation("Prediction", run); }
+  void on_predict_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t batch) override {
+    update_evaluation(batch);
+  }
+  void on_predict_end(Run&) override { end_evaluation(); }
 
  private:
-  void begin_epoch();
-  void end_epoch(bool last);
-  void start_evaluation(const char* label, const Run& run);
-  void update_evaluation(std::int64_t batch_idx);
-  void end_evaluation();
+  static std::string epoch_label(const Run& run) {
+    std::string label = "Epoch " + std::to_string(run.current_epoch() + 1);
+    if (run.progress().max_epochs >= 0) label += "/" + std::to_string(run.progress().max_epochs);
+    return label;
+  }
+
+  void begin_epoch() {
+    end_epoch(/*last=*/false);
+    training_ = true;
+    epoch_began_ = clock_.now();
+  }
+  void end_epoch(bool last) {
+    if (started_) bar_->finish(last);
+    started_ = false;
+  }
+
+  void start_evaluation(const char* label, const Run& run) {
+    // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.
+    evaluating_ = bar_.has_value() && !training_ && !run.progress().sanity_checking;
+    if (evaluating_) bar_->start(label, run.progress().num_batches);
+  }
+  void update_evaluation(std::int64_t batch_idx) {
+    if (evaluating_) bar_->update(batch_idx + 1);
+  }
+  void end_evaluation() {
+    if (evaluating_) bar_->finish();
+    evaluating_ = false;
+  }
 
   SteadyClock clock_;
   std::optional<TerminalOutput> output_;
