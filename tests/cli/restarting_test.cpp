@@ -9,12 +9,10 @@
 namespace cxtrain::test {
 namespace {
 
-constexpr const char* kRoot = "/work";
-
 /// A job of two ranks with 8 samples each, and a run in its folder that another program has made.
 struct JobThatEnded {
   JobThatEnded() {
-    options.trainer.default_root_dir = kRoot;
+    options.trainer.default_root_dir = "/work";
     options.data.batch_size = 8;
     plan.world_size = 2;
     for (const char* folder : {"/work", "/work/cxtrain_logs", "/work/cxtrain_logs/version_0"})

@@ -40,10 +40,10 @@ TEST_CASE("a rank takes the memory that plan states") {
                                         {4, "pipeline --accumulate_grad_batches 4"}}));
   CAPTURE(row.ranks, row.strategy);
   const TempDir text;
-  // Few tokens, because `plan` leaves activations out.
+  // Two tokens a rank: `plan` leaves out activations, and the memory of the matrix products for them.
   const std::string options =
       "--accelerator cpu --max_steps 3 --limit_val_batches 0 --enable_checkpointing false --model gpt "
-      "--model.context 8 --model.sample_bytes 0 --data.batch_size 1 --data.path " +
+      "--model.context 2 --model.sample_bytes 0 --data.batch_size 1 --data.path " +
       text.write("text", text_of_squares()) + " --strategy " + row.strategy;
   const auto taken = [&](const std::string& sizes) {
     const TempDir dir;
