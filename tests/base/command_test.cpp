@@ -1,5 +1,10 @@
 #include "cxtrain/base/command.h"
 
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"
@@ -27,6 +32,23 @@ TEST_CASE("a command that does not end is killed") {
   CHECK(end.output == "begun\n");
   // It may have closed what is read.
   CHECK(shell("exec >/dev/null 2>&1 sleep 1000", 2).status == 128 + 9);
+}
+
+TEST_CASE("a copy of the process answers, and a copy that does not end is killed") {
+  const std::string long_text(100'000, 'x');
+  const auto answer = answer_of_child([&] { return long_text; }, 60);
+  REQUIRE(answer.has_value());
+  CHECK(answer->in_time);
+  CHECK(answer->text == long_text);
+  CHECK(answer->wait_status == 0);
+  const auto none = answer_of_child(
+      []() -> std::string {
+        for (;;) pause();
+      },
+      1);
+  REQUIRE(none.has_value());
+  CHECK_FALSE(none->in_time);
+  CHECK(shell_status(none->wait_status) == 128 + 9);
 }
 
 TEST_CASE("a program that is not there is named") {

@@ -69,6 +69,27 @@ bool ends_before(pid_t process, SteadyTime deadline) {
   return true;
 }
 
+/// Reads what a child writes, and waits for its end. A child that has not ended after `seconds` is killed.
+ChildAnswer await(pid_t child, const FileDescriptor& output, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const SteadyTime deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  ChildAnswer answer;
+  answer.in_time = read_to_end(output.get(), deadline, answer.text) && ends_before(child, deadline);
+  if (!answer.in_time) kill(child, SIGKILL);
+  while (waitpid(child, &answer.wait_status, 0) < 0 && errno == EINTR) {
+  }
+  return answer;
+}
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return;
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
 }  // namespace
 
 std::vector<char*> argument_vector(std::span<const std::string> words) {
@@ -107,17 +128,23 @@ CommandEnd run_command(std::span<const std::string> words, double seconds) {
   const int error = posix_spawnp(&process, argv[0], actions.get(), nullptr, argv.data(), environ);
   if (error != 0) cannot_start(words[0], error);
   input.reset();
-  CommandEnd end;
-  const SteadyTime deadline =
-      std::chrono::steady_clock::now() +
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-  if (!read_to_end(output.get(), deadline, end.output) || !ends_before(process, deadline))
-    kill(process, SIGKILL);
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  ChildAnswer answer = await(process, output, seconds);
+  return {shell_status(answer.wait_status), std::move(answer.text)};
+}
+
+std::optional<ChildAnswer> answer_of_child(const std::function<std::string()>& work, double seconds) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  const FileDescriptor output(ends[0]);
+  FileDescriptor input(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return std::nullopt;
+  if (child == 0) {
+    write_all(input.get(), work());
+    _exit(0);
   }
-  end.status = shell_status(status);
-  return end;
+  input.reset();
+  return await(child, output, seconds);
 }
 
 void become_command(std::span<const std::string> words) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,18 @@ struct CommandEnd {
 /// Runs a program, found in $PATH, to its end, with nothing to read. One that has not ended after `seconds`
 /// is killed. Throws Error where it cannot be started.
 CommandEnd run_command(std::span<const std::string> words, double seconds);
+
+/// What a copy of this process has returned.
+struct ChildAnswer {
+  std::string text;
+  bool in_time =
+      false;            ///< the copy has ended by itself; else it was killed, and a part of the text may lack
+  int wait_status = 0;  ///< as waitpid(2) says
+};
+
+/// Runs `work`, which does not throw, in a copy of this process, which has one thread, and returns what
+/// `work` returns there. A copy that has not ended after `seconds` is killed. Absent if there can be no copy.
+std::optional<ChildAnswer> answer_of_child(const std::function<std::string()>& work, double seconds);
 
 /// Replaces this process by a program, found in $PATH. Throws Error where it cannot be started.
 [[noreturn]] void become_command(std::span<const std::string> words);

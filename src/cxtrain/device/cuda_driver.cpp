@@ -1,17 +1,11 @@
 #include "cxtrain/device/cuda_driver.h"
 
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
 
-#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/command.h"
 #include "cxtrain/base/hex.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/device/driver_library.h"
@@ -104,21 +98,6 @@ void complete(Gpu& gpu, const Gpu& seen_by_cuda) {
   if (!seen_by_cuda.compute_capability.empty()) gpu.compute_capability = seen_by_cuda.compute_capability;
 }
 
-/// Everything that comes until the other end is closed; what has come when `seconds` are over.
-std::string read_within(int descriptor, int seconds) {
-  std::string text;
-  std::array<char, 4096> some{};
-  for (pollfd waiting{descriptor, POLLIN, 0};;) {
-    const int ready = poll(&waiting, 1, seconds * 1000);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return text;
-    const ssize_t size = read(descriptor, some.data(), some.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return text;
-    text.append(some.data(), static_cast<std::size_t>(size));
-  }
-}
-
 }  // namespace
 
 void number_gpus_by_pci_bus() { setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0); }
@@ -155,35 +134,18 @@ std::optional<CudaView> read_gpus_from_driver_in_child(const char* library, int 
     const bool started = cuda.call<int(int*)>("cuDeviceGetCount", &count) == kCudaSuccess;
     if (started) return read_gpus_from_driver(library);
   }
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return read_gpus_from_driver(library);
-  const FileDescriptor from_child(ends[0]);
-  FileDescriptor to_parent(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) return read_gpus_from_driver(library);
-  if (child == 0) {
-    int status = 1;
-    try {
-      const std::string text = to_message(read_gpus_from_driver(library).value_or(CudaView{}));
-      for (std::size_t done = 0; done < text.size();) {
-        const ssize_t written = write(to_parent.get(), text.data() + done, text.size() - done);
-        if (written < 0 && errno != EINTR) break;
-        done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
-      }
-      status = 0;
-    } catch (...) {
-      // The parent reads nothing, and says so.
-    }
-    _exit(status);
-  }
-  to_parent.reset();
-  const std::string text = read_within(from_child.get(), most_seconds);
-  kill(child, SIGKILL);  // it has ended, or hangs in the driver
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const std::optional<ChildAnswer> answer = answer_of_child(
+      [&] {
+        try {
+          return to_message(read_gpus_from_driver(library).value_or(CudaView{}));
+        } catch (...) {
+          return std::string();  // the parent says that there is no answer
+        }
+      },
+      most_seconds);
+  if (!answer) return read_gpus_from_driver(library);
   try {
-    return from_message<CudaView>(text);
+    return from_message<CudaView>(answer->text);
   } catch (const std::exception&) {
     CudaView view;
     view.failure =

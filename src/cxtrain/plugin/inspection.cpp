@@ -3,23 +3,21 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <array>
+
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <initializer_list>
 #include <memory>
 #include <vector>
 
+#include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 
@@ -83,7 +81,7 @@ std::string check_segments(const std::vector<Elf64_Phdr>& segments, std::uint64_
   return loads && dynamic ? std::string() : "is damaged: it lacks the segments of a shared library";
 }
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr int kPatience = 60;               // seconds
 constexpr char kDone = 'd', kThrown = 't';  // the latter: then ChildFailure::thrown and ::code
 
 /// A crash here is an answer: no core file, no report of somebody's handler.
@@ -117,35 +115,18 @@ std::string answer_of(Thrown thrown, MessageCode code, const std::string& messag
   return std::string{kThrown, static_cast<char>(thrown), static_cast<char>(code)} + message;
 }
 
-[[noreturn]] void run(const std::function<void()>& work, int answer) {
+/// Runs `work` in a copy of this process. Returns what the copy tells of it.
+std::string told_of(const std::function<void()>& work) {
   become_quiet();
-  std::string text(1, kDone);
   try {
     work();
     use_heap();
+    return std::string(1, kDone);
   } catch (const std::exception& error) {
     const bool own = dynamic_cast<const PluginError*>(&error) != nullptr;
-    text = answer_of(own ? Thrown::plugin_error : Thrown::other, message_code_of(error), message_of(error));
+    return answer_of(own ? Thrown::plugin_error : Thrown::other, message_code_of(error), message_of(error));
   } catch (...) {
-    text = answer_of(Thrown::other, MessageCode::none, message_of_other_exception());
-  }
-  static_cast<void>(write(answer, text.data(), text.size()));
-  _exit(0);
-}
-
-/// Until the writer has closed it.
-bool read_all(int file, std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  for (std::array<char, 4096> buffer;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    pollfd source{file, POLLIN, 0};
-    const int ready = left.count() <= 0 ? 0 : poll(&source, 1, static_cast<int>(left.count()));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
-    const ssize_t bytes = read(file, buffer.data(), buffer.size());
-    if (bytes == 0) return true;
-    if (bytes > 0) text.append(buffer.data(), static_cast<std::size_t>(bytes));
+    return answer_of(Thrown::other, MessageCode::none, message_of_other_exception());
   }
 }
 
@@ -172,25 +153,14 @@ std::string why_no_shared_library(const std::string& path) {
 }
 
 std::optional<ChildFailure> try_in_child(const std::function<void()>& work) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};  // untried is better than refused
-  const FileDescriptor reads(ends[0]);
-  FileDescriptor writes(ends[1]);
-  const pid_t child = fork();
-  if (child == 0) run(work, writes.get());
-  if (child < 0) return {};
-  writes.reset();
-  std::string answer;
-  const bool came_back = read_all(reads.get(), answer);
-  if (!came_back) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!came_back) return ChildFailure{"did not come back within " + std::to_string(kPatience.count()) + " s"};
-  if (answer.size() > 2 && answer[0] == kThrown)
-    return ChildFailure{answer.substr(3), static_cast<Thrown>(answer[1]),
-                        static_cast<MessageCode>(answer[2])};
-  if (!answer.empty()) return {};
+  const std::optional<ChildAnswer> answer = answer_of_child([&] { return told_of(work); }, kPatience);
+  if (!answer) return {};  // untried is better than refused
+  if (!answer->in_time) return ChildFailure{"did not come back within " + std::to_string(kPatience) + " s"};
+  const std::string& text = answer->text;
+  if (text.size() > 2 && text[0] == kThrown)
+    return ChildFailure{text.substr(3), static_cast<Thrown>(text[1]), static_cast<MessageCode>(text[2])};
+  if (!text.empty()) return {};
+  const int status = answer->wait_status;
   if (!WIFSIGNALED(status))
     return ChildFailure{"ended the process with status " + std::to_string(WEXITSTATUS(status))};
   const int signal = WTERMSIG(status);
