@@ -3,34 +3,17 @@
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
-namespace {
-
-/// The caller's intra-op threads, cut down to one replica's share while it lives.
-class IntraOpThreads {
- public:
-  explicit IntraOpThreads(int threads) : before_(at::get_num_threads()), changed_(threads != before_) {
-    if (changed_) at::set_num_threads(threads);
-  }
-  ~IntraOpThreads() {
-    if (changed_) at::set_num_threads(before_);
-  }
-  IntraOpThreads(const IntraOpThreads&) = delete;
-  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
-
- private:
-  int before_;
-  bool changed_;
-};
-
-}  // namespace
 
 struct ReplicaThreads::Job {
   std::size_t count;
@@ -73,7 +56,13 @@ void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t
   const Job job{count, work, {}};
   std::fill(errors_.begin(), errors_.end(), nullptr);
   {
-    const IntraOpThreads share(intra_op_threads_);
+    // The caller's intra-op threads, cut down to one replica's share meanwhile.
+    const int before = at::get_num_threads();
+    const bool changed = intra_op_threads_ != before;
+    if (changed) at::set_num_threads(intra_op_threads_);
+    const auto share = c10::make_scope_exit([before, changed] {
+      if (changed) at::set_num_threads(before);
+    });
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;

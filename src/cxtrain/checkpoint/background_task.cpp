@@ -1,34 +1,17 @@
 #include "cxtrain/checkpoint/background_task.h"
 
+#include <c10/util/ScopeExit.h>
 #include <pthread.h>
 
 #include <csignal>
+#include <exception>
 #include <system_error>
+#include <utility>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
-
-namespace {
-
-/// Signals are for the thread that runs the loop: threads that are made meanwhile get none.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all{};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
 
 void BackgroundTask::start(std::function<void(const std::function<bool()>& go_on)> work) {
   wait();
@@ -36,7 +19,11 @@ void BackgroundTask::start(std::function<void(const std::function<bool()>& go_on
   wanted_ = true;
   error_.clear();
   seconds_ = 0;
-  const SignalsBlocked blocked;
+  // Signals are for the thread that runs the loop: threads that are made meanwhile get none.
+  sigset_t all{}, before{};
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto blocked = c10::make_scope_exit([&before] { pthread_sigmask(SIG_SETMASK, &before, nullptr); });
   try {
     thread_ = std::thread([this, work = std::move(work)] {
       const SteadyClock clock;

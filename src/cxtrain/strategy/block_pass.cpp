@@ -5,11 +5,13 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -51,18 +53,6 @@ class GeneratorStates {
 
  private:
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
-};
-
-/// While it lives, generators draw again what they have drawn from `states` on.
-class DrawAgain {
- public:
-  DrawAgain(GeneratorStates& states, const variable_list& tensors) : present_(tensors) { states.restore(); }
-  ~DrawAgain() { present_.restore(); }
-  DrawAgain(const DrawAgain&) = delete;
-  DrawAgain& operator=(const DrawAgain&) = delete;
-
- private:
-  GeneratorStates present_;
 };
 
 /// The values of a block's buffers.
@@ -157,7 +147,10 @@ struct BlockPass final : torch::CustomClassHolder {
                             "`, or the block behind it, changes its input in place, and "
                             "trainer.recompute_blocks needs the input in backward");
     }
-    DrawAgain draws(*generators, tensors());
+    // Meanwhile generators draw again what they have drawn in the forward pass.
+    GeneratorStates present(tensors());
+    generators->restore();
+    const auto draws = c10::make_scope_exit([&present] { present.restore(); });
     BufferValues buffers(blocks.buffers_of(block));
     const AutocastGuard as_before(device, autocast);
     const NoAutocastCache apart;

@@ -4,10 +4,15 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/ScopeExit.h>
 
+#include <algorithm>
 #include <charconv>
+#include <exception>
 #include <mutex>
+#include <ostream>
 #include <sstream>
+#include <system_error>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/checkpoint/checksum.h"
@@ -23,23 +28,14 @@ constexpr double kMaxSeconds = 0.004;
 constexpr std::string_view kSamples = " samples", kBetween = "; ";
 
 /// Puts back what is drawn of the processor's random numbers meanwhile.
-class RandomNumbersKept {
- public:
-  RandomNumbersKept() : generator_(at::globalContext().defaultGenerator(at::kCPU)) {
-    const std::lock_guard<std::mutex> lock(generator_.mutex());
-    state_ = generator_.get_state();
-  }
-  ~RandomNumbersKept() {
-    const std::lock_guard<std::mutex> lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  RandomNumbersKept(const RandomNumbersKept&) = delete;
-  RandomNumbersKept& operator=(const RandomNumbersKept&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor state_;
-};
+auto keep_random_numbers() {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return c10::make_scope_exit([generator, state = generator.get_state()]() mutable {
+    const std::lock_guard<std::mutex> again(generator.mutex());
+    generator.set_state(state);
+  });
+}
 
 /// Sample `number` of those that are looked at: the first, the middle, the quarters, the eighths ... of a
 /// dataset, so that those before any number lie evenly.
@@ -113,7 +109,7 @@ std::string lasting_difference(const std::string& saved, const std::string& own,
 
 DataFingerprint fingerprint_of(const Dataset& dataset, const Clock& clock) {
   DataFingerprint fingerprint{.samples = dataset.size()};
-  const RandomNumbersKept kept;
+  const auto kept = keep_random_numbers();
   const at::NoGradGuard no_grad;
   const double began = clock.now();
   Checksum first, second;

@@ -1,5 +1,7 @@
 #include "cxtrain/trainer/lr_finder.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -69,18 +71,6 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
   return trial;
 }
 
-/// Attaches the model to its session again, before the sweep's context ends.
-class SessionAgain {
- public:
-  explicit SessionAgain(Session& session) : session_(session) {}
-  ~SessionAgain() { session_.attach(); }
-  SessionAgain(const SessionAgain&) = delete;
-  SessionAgain& operator=(const SessionAgain&) = delete;
-
- private:
-  Session& session_;
-};
-
 }  // namespace
 
 LrFinderResult find_learning_rate(Session& session, DataModule& data, NamedOptimizer swept,
@@ -100,7 +90,8 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, NamedOptim
   FitData loaders(parts.world, RunLoaders(session.context()), data, options.trainer, std::nullopt);
   const auto optimization = session.make_optimization(context, {std::move(swept)}, loaders.limits());
   const ModelSnapshot snapshot(parts, *optimization);
-  const SessionAgain attached(session);
+  // Attaches the model to its session again, before the sweep's context ends.
+  const auto attached = c10::make_scope_exit([&session] { session.attach(); });
   attach(parts.module, &context.metrics, &context.run);
   context.metrics.model_metrics().set(trainable(parts.module).all_metrics());
   FitLoop(context, loaders, *optimization, {}).train();

@@ -1,11 +1,14 @@
 #include "cxtrain/trainer/weight_averaging.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/util/ScopeExit.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
@@ -23,28 +26,6 @@ std::int64_t first_averaged_epoch(std::int64_t max_epochs) {
                     "averages over the last fifth of the epochs, and their number is not known",
                     "give --max_epochs", MessageCode::missing_value);
 }
-
-/// Statistics that are plain means over all batches from now on, for batch norms that keep any; the running
-/// mean's momentum comes back at the end.
-class CumulativeStatistics {
- public:
-  explicit CumulativeStatistics(std::vector<BatchNormLayer> layers) : layers_(std::move(layers)) {
-    for (const BatchNormLayer& layer : layers_) {
-      momenta_.push_back(layer.options->momentum());
-      layer.options->momentum(std::nullopt);
-      layer.reset_statistics();
-    }
-  }
-  ~CumulativeStatistics() {
-    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].options->momentum(momenta_[i]);
-  }
-  CumulativeStatistics(const CumulativeStatistics&) = delete;
-  CumulativeStatistics& operator=(const CumulativeStatistics&) = delete;
-
- private:
-  std::vector<BatchNormLayer> layers_;
-  std::vector<std::optional<double>> momenta_;
-};
 
 }  // namespace
 
@@ -104,7 +85,17 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
   if (layers.empty()) return;
   double samples = 0;
   {
-    const CumulativeStatistics statistics(layers);
+    // Statistics that are plain means over all batches from now on, for batch norms that keep any; the
+    // running mean's momentum comes back at the end.
+    std::vector<std::optional<double>> momenta;
+    for (const BatchNormLayer& layer : layers) {
+      momenta.push_back(layer.options->momentum());
+      layer.options->momentum(std::nullopt);
+      layer.reset_statistics();
+    }
+    const auto statistics = c10::make_scope_exit([&] {
+      for (std::size_t i = 0; i < layers.size(); ++i) layers[i].options->momentum(momenta[i]);
+    });
     DataLoader& loader = data_.train();
     loader.start_epoch(context_.state.epoch, 0, data_.limits().train_batches);
     Batch batch;
