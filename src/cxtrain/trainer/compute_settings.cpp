@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <cstdlib>
 
@@ -49,13 +48,5 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
     if (!slow.empty()) log_warning(slow);
   }
 }
-
-AnomalyDetection::AnomalyDetection(bool on)
-    : was_on_(torch::autograd::AnomalyMode::is_enabled()),
-      checked_nan_(torch::autograd::AnomalyMode::should_check_nan()) {
-  if (on) torch::autograd::AnomalyMode::set_enabled(true, /*check_nan=*/true);
-}
-
-AnomalyDetection::~AnomalyDetection() { torch::autograd::AnomalyMode::set_enabled(was_on_, checked_nan_); }
 
 }  // namespace cxtrain

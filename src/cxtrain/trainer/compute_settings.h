@@ -2,7 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -22,17 +21,5 @@ std::string slow_precision_warning(std::string_view precision, bool processor_ha
 /// What a run misses that multiplies float32 exactly on a device that could do it as TF32; empty where nobody
 /// left that open, or the device could not.
 std::string tf32_hint(const Plan& plan, bool has_tf32);
-
-/// While it lives, autograd names the forward operation behind a NaN gradient (`detect_anomaly`); slow.
-class AnomalyDetection {
- public:
-  explicit AnomalyDetection(bool on);
-  ~AnomalyDetection();
-  AnomalyDetection(const AnomalyDetection&) = delete;
-  AnomalyDetection& operator=(const AnomalyDetection&) = delete;
-
- private:
-  bool was_on_, checked_nan_;
-};
 
 }  // namespace cxtrain

@@ -1,5 +1,8 @@
 #include "cxtrain/trainer/fit.h"
 
+#include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
 #include <cmath>
 #include <memory>
 #include <set>
@@ -12,7 +15,6 @@
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/reshard_state.h"
 #include "cxtrain/trainer/run_loaders.h"
@@ -62,7 +64,14 @@ void Fit::run() {
   }
   open_data();
   make_optimizer();
-  const AnomalyDetection anomalies(context_.parts.options.trainer.detect_anomaly);
+  // While the fit runs, autograd names the forward operation behind a NaN gradient; slow.
+  using torch::autograd::AnomalyMode;
+  const bool detects = context_.parts.options.trainer.detect_anomaly;
+  const auto anomalies = c10::make_scope_exit(
+      [detects, was_on = AnomalyMode::is_enabled(), checked_nan = AnomalyMode::should_check_nan()] {
+        if (detects) AnomalyMode::set_enabled(was_on, checked_nan);
+      });
+  if (detects) AnomalyMode::set_enabled(true, /*check_nan=*/true);
   open_checkpoints();
   loop_.emplace(context_, *loaders_, *optimization_,
                 FitLoop::OfFit{.checkpoints = &*checkpoints_, .resumed = from_.has_value()});
