@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "cxtrain/trainer/batch_size_finder.h"
 #include "cxtrain/trainer/data_module.h"
-#include "cxtrain/trainer/lr_finder.h"
 #include "cxtrain/trainer/module.h"
 #include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/train_context.h"
+#include "cxtrain/trainer/tuning.h"
 
 namespace cxtrain {
 
