@@ -1,13 +1,18 @@
 #include "cxtrain/trainer/trainer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/built_in.h"
@@ -16,19 +21,24 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/presets.h"
 #include "cxtrain/config/values.h"
+#include "cxtrain/data/data_loader.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
+#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/tensor/hollow.h"
 #include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit.h"
+#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/resume.h"
+#include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/set_thread_counts.h"
-#include "cxtrain/trainer/stages.h"
 #include "cxtrain/trainer/train_context.h"
+#include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -63,6 +73,69 @@ void call_data(const DataOptions& options, const std::function<void()>& method) 
     throw DataError("data: " + message_of(error) + "; check the path and its permissions",
                     MessageCode::file_failed);
   }
+}
+
+/// The loaders of a stage's data, and the batches that the options leave of each. Throws ConfigError, on all
+/// ranks, if the stage has no data.
+struct StageData {
+  StageData(Session& session, DataModule& data, Stage stage);
+
+  std::vector<std::unique_ptr<DataLoader>> loaders;
+  std::vector<std::int64_t> batches;
+};
+
+Loaders loaders_of(DataModule& data, Stage stage) {
+  if (stage == Stage::validate) return data.val_dataloader();
+  return stage == Stage::test ? data.test_dataloader() : data.predict_dataloader();
+}
+
+struct LimitOfStage {
+  const BatchLimit& limit;
+  const char* option;
+  const char* samples;
+};
+
+LimitOfStage limit_of(const TrainerOptions& options, Stage stage) {
+  if (stage == Stage::validate) return {options.limit_val_batches, "limit_val_batches", "validation samples"};
+  if (stage == Stage::test) return {options.limit_test_batches, "limit_test_batches", "test samples"};
+  return {options.limit_predict_batches, "limit_predict_batches", "samples to predict"};
+}
+
+StageData::StageData(Session& session, DataModule& data, Stage stage) {
+  World& world = session.context().parts.world;
+  const LimitOfStage limit = limit_of(session.context().parts.options.trainer, stage);
+  std::string own;
+  run_agreed(world, [&] {
+    loaders = RunLoaders(session.context()).evaluation(loaders_of(data, stage), stage);
+    if (loaders.empty())
+      throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
+    own = joined(loaders, ", ", [&](const auto& loader) { return describe_length(*loader, world); });
+  });
+  require_same_data(world, own);
+  run_agreed(world, [&] {
+    for (const auto& loader : loaders)
+      batches.push_back(limited_batches(limit.limit, limit.option, loader->num_batches()));
+  });
+}
+
+/// A validation or a test. Logs the metrics. Collective.
+void evaluate_stage(Session& session, DataModule& data_module, EvaluationStage stage) {
+  TrainContext& context = session.context();
+  const bool tests = stage == EvaluationStage::test;
+  const StageData data(session, data_module, tests ? Stage::test : Stage::validate);
+  const auto values = evaluate(context, stage, data.loaders, data.batches, /*saves_state=*/false);
+  run_agreed(context.parts.world, [&] {
+    if (!values) throw StepNotDefined(tests ? "test" : "validate", tests ? "test_step" : "validation_step");
+  });
+  context.rows.log(*values);
+}
+
+/// A prediction. Writes the outputs of this rank's shard to `predictions`, with an entry for each loader, and
+/// to the run's folder. Collective.
+void predict_stage(Session& session, DataModule& data_module, std::vector<Predictions>& predictions) {
+  const StageData data(session, data_module, Stage::predict);
+  predictions = predict(session.context(), data.loaders, data.batches);
+  session.folder().write_predictions(predictions);
 }
 
 }  // namespace
@@ -133,8 +206,8 @@ std::string Trainer::where() const {
   return state_->running != nullptr ? state_->running->where() : state_->failed_at;
 }
 
-template <class Work, class... Arguments>
-RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
+template <class Work>
+RunSummary Trainer::run(const Call& call, Work work) {
   refuse_after_signal(call.stage);
   initialize_once(call.module);
   load_values_to_evaluate(call);
@@ -145,15 +218,16 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
       replica_factory_, files(),  outputs_.log, call.log_dir};
   Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   call.module, call.data, call.stage);
-  std::optional<Work>
-      work;  // stands until an error has been reported: what it has on a device may have failed
+  // Ends before the session, and stands until an error has been reported: what it has on a device may have
+  // failed.
+  std::optional<Work> in_session(std::move(work));
   try {
     session.open();
-    work.emplace(session, call.module, call.data, std::forward<Arguments>(arguments)...).run();
-    work.reset();
+    (*in_session)(session);
+    in_session.reset();
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
-    work.reset();
+    in_session.reset();
     last_summary_ = session.stop(signal);
   } catch (const std::exception& error) {
     fail(session, error);
@@ -222,43 +296,53 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   std::optional<LoadedCheckpoint> from;
   if (!state_->fitted || !args.ckpt_path.empty())
     from = load_checkpoint(world_, files(), options, trainable(module), own_run());
-  if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
+  if (!from) return run_fit(module, data, std::nullopt);
   const ChosenCheckpoint& chosen = from->chosen;
-  return resume(module, data,
-                {std::move(from->state), chosen.log_dir, chosen.in_place, chosen.manifest.data, chosen});
+  return run_fit(
+      module, data,
+      ResumePoint{std::move(from->state), chosen.log_dir, chosen.in_place, chosen.manifest.data, chosen});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {
-  return resume(module, data, {from.state, from.log_dir, from.in_place, from.data});
+  return run_fit(module, data, ResumePoint{from.state, from.log_dir, from.in_place, from.data});
 }
 
-RunSummary Trainer::resume(Module& module, DataModule& data, ResumePoint from) {
-  const Call call{Stage::fit, module, data, from.in_place ? from.log_dir : std::string()};
-  return run<Fit>(call, std::move(from));
+RunSummary Trainer::run_fit(Module& module, DataModule& data, std::optional<ResumePoint> from) {
+  const Call call{Stage::fit, module, data, from && from->in_place ? from->log_dir : std::string()};
+  return run(
+      call, [&module, &data, from = std::move(from), fit = std::unique_ptr<Fit>()](Session& session) mutable {
+        fit = std::make_unique<Fit>(session, module, data, std::move(from));
+        fit->run();
+      });
 }
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
   LrFinderResult result;
-  run<LrFind>({Stage::tune, module, data}, sweep, result);
+  run({Stage::tune, module, data},
+      [&](Session& session) { result = Tuner(session, module, data).lr_find(sweep); });
   return result;
 }
 
 std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
   std::int64_t found = 0;
-  run<ScaleBatchSize>({Stage::tune, module, data}, search, found);
+  run({Stage::tune, module, data},
+      [&](Session& session) { found = Tuner(session, module, data).scale_batch_size(search); });
   return found;
 }
 
 RunSummary Trainer::validate(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run<Evaluation>({Stage::validate, module, data, {}, args}, EvaluationStage::validate);
+  return run({Stage::validate, module, data, {}, args},
+             [&data](Session& session) { evaluate_stage(session, data, EvaluationStage::validate); });
 }
 
 RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run<Evaluation>({Stage::test, module, data, {}, args}, EvaluationStage::test);
+  return run({Stage::test, module, data, {}, args},
+             [&data](Session& session) { evaluate_stage(session, data, EvaluationStage::test); });
 }
 
 RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run<Prediction>({Stage::predict, module, data, {}, args}, predictions_);
+  return run({Stage::predict, module, data, {}, args},
+             [&](Session& session) { predict_stage(session, data, predictions_); });
 }
 
 const Predictions& Trainer::predictions(std::size_t dataloader_idx) const {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/log.h"
@@ -198,11 +200,12 @@ class Trainer {
     std::string log_dir = {};
     EvaluateArgs evaluate = {};
   };
-  /// Sets the data up, opens a session, runs a `Work` in it, which `arguments` make, and closes the session
-  /// on every path.
-  template <class Work, class... Arguments>
-  RunSummary run(const Call& call, Arguments&&... arguments);
-  RunSummary resume(Module& module, DataModule& data, ResumePoint from);
+  /// Sets the data up, opens a session, calls `work` with it, and closes the session on every path. What
+  /// `work` owns ends before the session.
+  template <class Work>
+  RunSummary run(const Call& call, Work work);
+  /// `from`: the training to resume; absent: a new one.
+  RunSummary run_fit(Module& module, DataModule& data, std::optional<ResumePoint> from);
   /// Gives the model the values of the checkpoint in the call or the options, if there is one.
   void load_values_to_evaluate(const Call& call);
   /// Prepares the data on one rank of each node, and sets them up on every rank.
