@@ -1,25 +1,147 @@
 #include "cxtrain/trainer/session.h"
 
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/hyperparameters.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/config/signal_number.h"
+#include "cxtrain/device/open_file_count.h"
+#include "cxtrain/device/resources.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/trainer/announce.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/place_layers.h"
+#include "cxtrain/trainer/rank_table.h"
 #include "cxtrain/trainer/run_callbacks.h"
-#include "cxtrain/trainer/summarize.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
+namespace {
+
+// What a run says of itself at its beginning.
+
+void add_section(Hyperparameters& all, const std::string& section, const Hyperparameters& values) {
+  for (const auto& [name, value] : values) all[section + "." + name] = value;
+}
+
+/// The arguments of model and data, by the names of options.
+Hyperparameters arguments_of(const Module& module, const DataModule& data) {
+  Hyperparameters all;
+  add_section(all, "model", module.hparams());
+  add_section(all, "data", data.hparams());
+  return all;
+}
+
+/// The same, with what the options say of the optimizer, the schedule and the batches.
+Hyperparameters hyperparameters_of(const TrainContext& context) {
+  const Options& options = context.parts.options;
+  Hyperparameters all = arguments_of(context.parts.module, context.parts.data);
+  add_section(all, "optimizer", options.optimizer.args);
+  add_section(all, "lr_scheduler", options.lr_scheduler.args);
+  if (!options.optimizer.name.empty()) all["optimizer"] = options.optimizer.name;
+  if (!options.lr_scheduler.name.empty()) all["lr_scheduler"] = options.lr_scheduler.name;
+  if (options.data.batch_size) all["data.batch_size"] = std::to_string(*options.data.batch_size);
+  return all;
+}
+
+/// Logs the plan, the strategy, the folder and, if the options want it, the model. `layers`: of the model.
+void announce(const TrainContext& context, const std::vector<LayerRow>& layers) {
+  const TrainContext::Parts& parts = context.parts;
+  if (parts.options.trainer.barebones) {
+    for (const Problem& warning : parts.plan.warnings) log_warning(to_line(warning));
+    return;
+  }
+  log_info(to_text(parts.plan));
+  if (parts.world.is_root()) log_event({.event = RunEvent::Kind::devices, .text = devices_text(parts.plan)});
+  log_info("gradients: " + parts.strategy.describe());
+  if (!parts.log_dir.empty()) log_info("writing to " + parts.log_dir);
+  if (parts.options.trainer.enable_model_summary) log_info(model_summary(layers));
+}
+
+/// Logs the place of each rank, in the log's file: who looks for a slow node later asks where which rank was.
+/// Collective.
+void record_places(World& world, const Plan& plan) {
+  const std::string table = gather_rank_table(world, plan);
+  const OpenFileCount own = open_file_count();
+  const std::int64_t libraries = world.max(own.libraries), others = world.max(own.others);
+  if (!world.is_root()) return;
+  log_detail("where the ranks run\n" + table);
+  log_detail("files that a rank holds open at the start, at most: " + std::to_string(libraries) +
+             " programs and libraries, " + std::to_string(others) + " others");
+}
+
+// The content of run.json.
+
+/// Fills in the memory that this rank has used. `devices`: this rank's.
+void add_memory(RunSummary& summary, std::span<const at::Device> devices) {
+  summary.peak_memory_bytes = peak_resident_bytes();
+  summary.pss_bytes = proportional_bytes();
+  summary.peak_device_memory_bytes = peak_device_bytes(devices);
+}
+
+/// Fills in the position, the metrics and the speed of a run. `fit`: the fit before, for a call that does not
+/// train; null for a run that may train. Talks to no other rank.
+void add_progress(RunSummary& summary, const TrainContext& context, const RunSummary* fit) {
+  summary.epochs = context.state.epoch;
+  summary.global_step = context.state.global_step;
+  // A device that has failed, or that waits for a lost rank, never answers.
+  summary.metrics = summary.status == "failed" ? context.metrics.all_on_host() : context.metrics.all();
+  if (fit != nullptr) {  // what is said of the training was true at its end
+    summary.metrics.insert(fit->metrics.begin(), fit->metrics.end());
+    summary.seconds = fit->seconds;
+    summary.samples_per_second = fit->samples_per_second;
+    summary.samples_per_step = fit->samples_per_step;
+    summary.first_step_seconds = fit->first_step_seconds;
+    return;
+  }
+  summary.seconds = context.training_seconds();
+  summary.samples_per_second =
+      summary.seconds > 0 ? static_cast<double>(context.state.samples) / summary.seconds : 0;
+  summary.samples_per_step = context.progress.samples_per_step;
+  summary.first_step_seconds = context.training_clock.first_step_seconds();
+}
+
+/// Fills in what the ranks find out together: memory of the largest rank, and whether all ranks hold equal
+/// parameters. A difference is logged, and takes nothing from the user that the run has reached. Collective.
+void add_comparison(RunSummary& summary, World& world, Strategy& strategy) {
+  summary.parameters_sha256 = parameters_sha256(strategy);
+  summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
+  summary.pss_bytes = world.max(summary.pss_bytes);
+  summary.peak_device_memory_bytes = world.max(summary.peak_device_memory_bytes);
+  if (!strategy.ranks_keep_whole_models()) return;  // nobody has a second copy to compare
+  summary.parameters_equal_on_all_ranks = same_on_all_ranks(world, summary.parameters_sha256);
+  if (*summary.parameters_equal_on_all_ranks) return;
+  const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
+  summary.parameters_sha256 = hashes[0];
+  std::vector<int> others;
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[0]) others.push_back(static_cast<int>(rank));
+  }
+  log_warning("THE RANKS HAVE DRIFTED APART: at the end rank" +
+              (others.size() == 1 ? " " + std::to_string(others[0]) + " has"
+                                  : "s " + shortened(format_ranges(others), 200) + " have") +
+              " other parameters or buffers than rank 0. What counts is rank 0's, and run.json says "
+              "parameters_equal_on_all_ranks: false. Look for a hook or an optimizer that is not the same on "
+              "all ranks, a buffer that depends on the rank's data (trainer.sync_batchnorm), or GPUs of "
+              "several models, which may round differently");
+}
+
+}  // namespace
 
 Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
                  Module& module, DataModule& data, Stage stage)
