@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/crc.hpp>
+#include <cmath>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/process.h"
@@ -66,6 +68,17 @@ std::string tf_record(std::string_view data) {
   std::string record = length + little_endian(masked_crc(length));
   record += data;
   return record + little_endian(masked_crc(data));
+}
+
+bool read_row_time(std::string_view event, std::int64_t& step, double& seconds) {
+  tensorboard::Event read;
+  if (!read.ParseFromArray(event.data(), static_cast<int>(event.size()))) return false;
+  step = read.step();
+  seconds = read.wall_time();
+  const auto& values = read.summary().value();
+  return step >= 0 && std::isfinite(seconds) &&
+         std::any_of(values.begin(), values.end(),
+                     [](const auto& value) { return value.has_simple_value(); });
 }
 
 EventWriter::EventWriter(Filesystem& files, const std::string& directory)

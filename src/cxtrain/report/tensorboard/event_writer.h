@@ -52,4 +52,8 @@ std::size_t whole_records(std::string_view content);
 /// little-endian.
 std::string tf_record(std::string_view data);
 
+/// Reads the step and the seconds since 1970 of an `Event` message of less than 2 GiB. Returns false if it is
+/// not a row of metrics: those of images, texts and hyperparameters have no scalar.
+bool read_row_time(std::string_view event, std::int64_t& step, double& seconds);
+
 }  // namespace cxtrain
