@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "checkpoint/weights_support.h"
+#include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/weights.h"
-#include "cxtrain/cli/checkpoint_place.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 
@@ -90,9 +90,8 @@ TEST_CASE("checkpoint inspect shows nothing that steers a terminal") {
   Manifest manifest;
   manifest.model = "digits\x1b]0;title\a";
   write_atomically(files, "/c.ckpt/manifest.json", to_text(manifest));
-  std::ostringstream out;
-  print_place(*manifest_of(files, "/c.ckpt"), out);
-  CHECK_THAT(out.str(), contains("model digits?]0;title?"));
+  put_file(files, "/c.ckpt/model.safetensors", safetensors_of({{"fc.bias", at::arange(2)}}));
+  CHECK_THAT(ask(files, {"inspect", "/c.ckpt"}).text, contains("model digits?]0;title?"));
 }
 
 TEST_CASE("checkpoint's command line is checked") {

@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <sstream>
 
 #include "cxtrain/base/counted.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/compare_weights.h"
 #include "cxtrain/checkpoint/export_weights.h"
+#include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
 #include "cxtrain/checkpoint/weights.h"
-#include "cxtrain/cli/checkpoint_place.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/config/did_you_mean.h"
 
@@ -45,6 +47,27 @@ std::int64_t bytes_of(const StoredTensor& tensor) {
 }
 
 // ------------------------------------------------------------------ inspect
+
+/// The manifest of a checkpoint's folder; nothing for a file of weights, or a folder without one. Throws
+/// CheckpointError for a damaged one.
+std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path) {
+  if (!files.status(path + "/" + std::string(Manifest::kFile))) return std::nullopt;
+  return read_manifest(files, path);
+}
+
+/// For people: where the training stood, what it was, and the files.
+void print_place(const Manifest& manifest, std::ostream& terminal) {
+  std::ostringstream out;
+  out << manifest.program << (manifest.weights_only ? ", the model only" : "") << ": model " << manifest.model
+      << ", " << manifest.strategy << " on " << counted(manifest.world_size, "rank") << ", "
+      << manifest.precision << "\nepoch " << manifest.epoch << ", batch " << manifest.batch << ", step "
+      << manifest.global_step << ", " << manifest.samples << " samples, seed " << manifest.seed << '\n';
+  if (!manifest.data.empty()) out << "data " << manifest.data << '\n';
+  for (const auto& [name, value] : manifest.metrics) out << name << " " << value << '\n';
+  for (const CheckpointFile& file : manifest.files)
+    out << file.name << "  " << file.bytes << " bytes  xxh3 " << file.xxh3 << '\n';
+  terminal << printable(out.str());
+}
 
 void print_json(const StoredWeights& weights, std::int64_t elements, std::int64_t bytes, std::ostream& out) {
   nlohmann::ordered_json json{{"path", weights.path},         {"format", weights.format},
@@ -97,8 +120,24 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
   return 0;
 }
 
-int verify(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  verify_checkpoint(files, request.paths[0], request.json, out);
+/// Compares every file of a checkpoint with its checksum, and says that it is whole. Throws CheckpointError
+/// naming the first that is not.
+int verify_checkpoint(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  const std::string& path = request.paths[0];
+  const Manifest manifest = read_manifest(files, path);
+  verify_files(files, path, manifest);
+  if (request.json) {
+    out << text_of_json(nlohmann::ordered_json{{"path", path},
+                                               {"whole", true},
+                                               {"epoch", manifest.epoch},
+                                               {"global_step", manifest.global_step},
+                                               {"files", manifest.files.size()},
+                                               {"bytes", manifest.bytes()}})
+        << '\n';
+  } else {
+    out << path << ": whole (epoch " << manifest.epoch << ", step " << manifest.global_step << "; "
+        << manifest.files.size() << " files, " << manifest.bytes() << " bytes)\n";
+  }
   return 0;
 }
 
@@ -182,7 +221,7 @@ const CheckpointAction kCheckpointActions[] = {
     {"inspect", "PATH [--json]", "list the tensors: names, dtypes, shapes, bytes", 1, false, inspect},
     {"verify", "PATH [--json]",
      "compare every file of a checkpoint with its checksum; exit status 0: complete, 2: damaged", 1, false,
-     verify},
+     verify_checkpoint},
     {"diff", "PATH PATH [--json]", "compare the tensors; exit status 0: equal, 1: different, 2: unreadable",
      2, false, diff},
     {"export", "PATH --safetensors FILE",
