@@ -1,4 +1,4 @@
-#include "cxtrain/scaling/slow_node.h"
+#include "cxtrain/scaling/measurement.h"
 
 #include "support/catch.h"
 

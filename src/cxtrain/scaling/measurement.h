@@ -3,14 +3,26 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "cxtrain/reduce/exchange_times.h"
-#include "cxtrain/scaling/slow_node.h"
+#include "cxtrain/report/profile.h"
 #include "cxtrain/scaling/study.h"
 
 namespace cxtrain {
+
+/// A node whose connections are slower than those of the other nodes.
+struct SlowNode {
+  std::string host = {};
+  double speed = 1;  ///< over the median of the other nodes
+
+  void fields(auto&& field) {
+    field("host", host);
+    field("speed", speed);
+  }
+};
 
 /// What one training of a study has shown: the content of point.json. Times are in seconds.
 struct Measurement {
@@ -75,6 +87,11 @@ struct Measurement {
 /// Returns the measurement of a training that has written these files (`run.json`, `profile.json`). Throws
 /// DataError for a text that is not such a file.
 Measurement measurement_of(const StudyPoint& point, std::string_view run_json, std::string_view profile_json);
+
+/// Returns the node that exchanges bytes most slowly with the other nodes, by the bytes and the times of all
+/// connections. Absent with fewer than three nodes, and where connections have carried bytes for too short a
+/// time to tell. Pure.
+std::optional<SlowNode> slowest_node(std::span<const RankProfile> ranks);
 
 /// The time of a phase; 0: the step does not have the phase.
 double phase_of(const std::map<std::string, double>& phases, const std::string& name);
