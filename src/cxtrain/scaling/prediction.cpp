@@ -15,12 +15,62 @@
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/exchange_model.h"
 #include "cxtrain/scaling/least_squares.h"
-#include "cxtrain/scaling/step_fit.h"
+#include "cxtrain/scaling/study.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr std::size_t kMinSizes = 3;
+
+// Laws of times as functions of the number of ranks, fitted to measured sizes.
+
+struct FitPoint {
+  double ranks, seconds;
+};
+
+/// What ranks cost each other, as a function of their number.
+struct CostTerm {
+  const char* text;
+  double (*at)(double ranks);
+};
+
+constexpr CostTerm kMessages{"log2(ranks)", [](double ranks) { return std::log2(ranks); }};
+constexpr CostTerm kBytes{"(1 - 1/ranks)", [](double ranks) { return 1 - 1 / ranks; }};
+constexpr CostTerm kConstant{"constant", [](double /*ranks*/) { return 1.0; }};
+constexpr CostTerm kContention{"ranks", [](double ranks) { return ranks - 1; }};
+
+/// The sum of two terms with coefficients of at least 0: one for the work of a rank (a constant in the mode
+/// `weak`, `1/ranks` in `strong`), and a cost term.
+class StepFit {
+ public:
+  StepFit(ScalingMode mode, const CostTerm& term) : mode_(mode), term_(&term) {}
+
+  /// Least squares of relative errors.
+  void fit(std::span<const FitPoint> points) {
+    LeastSquares squares;
+    for (const FitPoint& point : points)
+      squares.add(work(point.ranks) / point.seconds, term_->at(point.ranks) / point.seconds, 1);
+    work_ = squares.first_alone();
+    cost_ = 0;
+    if (!squares.shows_both()) return;
+    const auto [work, cost] = squares.both();
+    if (work < 0) {
+      work_ = 0;
+      cost_ = squares.second_alone();
+    } else if (cost > 0) {
+      work_ = work;
+      cost_ = cost;
+    }
+  }
+  double at(double ranks) const { return work_ * work(ranks) + cost_ * term_->at(ranks); }
+
+ private:
+  double work(double ranks) const { return mode_ == ScalingMode::weak ? 1 : 1 / ranks; }
+
+  ScalingMode mode_;
+  const CostTerm* term_;
+  double work_ = 0, cost_ = 0;
+};
 
 /// The rounds of a size that were measured.
 struct SizeRounds {
