@@ -21,7 +21,7 @@
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cli/slurm_script.h"
-#include "cxtrain/cli/study_submission.h"
+#include "cxtrain/cli/slurm_submission.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/slurm_time.h"
