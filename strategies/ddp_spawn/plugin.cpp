@@ -2,7 +2,7 @@
 #include "cxtrain/plugin/plugin_abi.h"
 #include "traits.h"
 
-// Spawned ranks train as any others do; who spawns them is the launcher's business (launchers/spawn.h).
+// Spawned ranks train as any others do; who spawns them is the launcher's business (launchers/launcher.h).
 CXTRAIN_PLUGIN("strategy ddp_spawn", [](cxtrain::Registry& registry) {
   cxtrain::StrategyTraits traits = cxtrain::ddp_spawn_traits();
   traits.memory = &cxtrain::ddp_memory;
