@@ -19,7 +19,7 @@ const std::regex& placeholder() {
   return pattern;
 }
 
-std::string formatted(double value, const std::smatch& match) {
+std::string formatted_value(double value, const std::smatch& match) {
   const std::string width = match[3].str(), precision = match[4].str(), type = match[5].str();
   if (width.empty() && precision.empty() && type.empty()) return format_real(value);
   std::string format = "%" + match[2].str() + width;
@@ -45,7 +45,7 @@ std::string checkpoint_name(const std::string& filename, const std::map<std::str
     const auto value = values.find(match[1].str());
     name += match.prefix();
     if (auto_insert_metric_name) name += match[1].str() + "=";
-    name += formatted(value == values.end() ? 0 : value->second, match);
+    name += formatted_value(value == values.end() ? 0 : value->second, match);
   }
   name += rest;
   std::replace(name.begin(), name.end(), '/', '_');  // a metric may be called "loss/train"

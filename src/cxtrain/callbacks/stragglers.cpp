@@ -1,11 +1,10 @@
 #include "cxtrain/callbacks/stragglers.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/device/resources.h"
 
@@ -15,11 +14,7 @@ namespace {
 constexpr double kMinSteps = 5, kMaxSteps = 5000;  // the number of steps in a window
 constexpr double kWindowSeconds = 0.6;
 
-std::string in_milliseconds(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g ms", 1000 * seconds);
-  return text.data();
-}
+std::string in_milliseconds(double seconds) { return formatted("%.3g ms", 1000 * seconds); }
 
 }  // namespace
 

@@ -1,12 +1,11 @@
 #include "cxtrain/checkpoint/shard_files.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <iterator>
 #include <numeric>
 #include <sstream>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/state_json.h"
@@ -191,9 +190,7 @@ RankShare shard_files(const ShardFilesInputs& inputs) { return ShardFiles(inputs
 
 std::string numbered_file(const std::string& stem, int index, int count) {
   if (count == 1) return stem + ".safetensors";
-  std::array<char, 32> number{};
-  std::snprintf(number.data(), number.size(), "-%05d-of-%05d", index + 1, count);
-  return stem + number.data() + ".safetensors";
+  return stem + formatted("-%05d-of-%05d", index + 1, count) + ".safetensors";
 }
 
 std::string index_json(const std::map<std::string, std::string>& model_files, std::uint64_t bytes) {

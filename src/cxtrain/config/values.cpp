@@ -5,9 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/config/did_you_mean.h"
 
@@ -151,11 +151,9 @@ Parsed<std::chrono::seconds> parse_duration(std::string_view text) {
 
 std::string format_duration(std::chrono::seconds duration) {
   const std::int64_t seconds = duration.count();
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%02lld:%02lld:%02lld:%02lld",
-                static_cast<long long>(seconds / 86400), static_cast<long long>(seconds / 3600 % 24),
-                static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
-  return text.data();
+  return formatted("%02lld:%02lld:%02lld:%02lld", static_cast<long long>(seconds / 86400),
+                   static_cast<long long>(seconds / 3600 % 24), static_cast<long long>(seconds / 60 % 60),
+                   static_cast<long long>(seconds % 60));
 }
 
 Parsed<std::chrono::duration<double>> parse_seconds(const std::string& text) {

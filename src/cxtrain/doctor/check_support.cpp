@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <span>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
 
@@ -56,11 +56,7 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
   return text;
 }
 
-std::string number_text(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+std::string number_text(double value, int digits) { return formatted("%.*f", digits, value); }
 
 std::string bytes_text(double bytes) {
   constexpr double kMega = 1e6, kGiga = 1e9;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -104,9 +104,7 @@ std::string filesystem_name(const std::string& path) {
   const auto magic = static_cast<std::uint32_t>(status.f_type);
   const auto* found = std::ranges::find(kFilesystems, magic, &NamedFilesystem::magic);
   if (found != std::end(kFilesystems)) return found->name;
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%x", magic);
-  return text;
+  return formatted("0x%x", magic);
 }
 
 FolderFacts probe_output(const std::string& path) {

@@ -1,10 +1,10 @@
 #include "cxtrain/report/axis.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
+
+#include "cxtrain/base/formatted.h"
 
 namespace cxtrain {
 namespace {
@@ -78,17 +78,11 @@ std::vector<Axis::Tick> Axis::ticks(int most) const {
 }
 
 std::string axis_number(double value, int digits, double largest) {
-  std::array<char, 40> text{};
-  const auto print = [&](double number) {
-    std::snprintf(text.data(), text.size(), "%.*g", std::min(digits, 16), number);
-    return std::string(text.data());
-  };
+  const auto print = [&](double number) { return formatted("%.*g", std::min(digits, 16), number); };
   const double size = std::abs(value);
   constexpr double kTiny = 9.99e-4, kHuge = 1e15;
   if (size != 0 && (std::max(size, largest) < kTiny || size < 1e-3 * kTiny || size >= kHuge)) {
-    std::array<char, 40> scientific{};
-    std::snprintf(scientific.data(), scientific.size(), "%.*e", std::min(digits, 16) - 1, value);
-    const std::string number = scientific.data();
+    const std::string number = formatted("%.*e", std::min(digits, 16) - 1, value);
     const std::size_t at = number.find('e');
     std::string mantissa = number.substr(0, at);
     if (mantissa.find('.') != std::string::npos) mantissa.erase(mantissa.find_last_not_of('0') + 1);

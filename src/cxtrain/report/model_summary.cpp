@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <string_view>
 #include <vector>
+
+#include "cxtrain/base/formatted.h"
 
 namespace cxtrain {
 namespace {
@@ -14,11 +15,7 @@ std::string left(std::string text, std::size_t width) {
   return text;
 }
 
-std::string megabytes(std::int64_t bytes) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3f", static_cast<double>(bytes) / 1e6);
-  return text.data();
-}
+std::string megabytes(std::int64_t bytes) { return formatted("%.3f", static_cast<double>(bytes) / 1e6); }
 
 }  // namespace
 
@@ -31,9 +28,7 @@ std::string human_count(std::int64_t count) {
     value /= 1000;
     ++unit;
   }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f" : "%.1f", value);
-  return std::string(text.data()) + " " + kUnits[unit];
+  return formatted(unit == 0 || value >= 100 ? "%.0f" : "%.1f", value) + " " + kUnits[unit];
 }
 
 std::string model_summary(std::span<const LayerRow> rows) {

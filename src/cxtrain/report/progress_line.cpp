@@ -1,20 +1,13 @@
 #include "cxtrain/report/progress_line.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+
+#include "cxtrain/base/formatted.h"
 
 namespace cxtrain {
 namespace {
-
-template <class... Values>
-std::string print(const char* format, Values... values) {
-  std::array<char, 64> text{};
-  const int length = std::snprintf(text.data(), text.size(), format, values...);
-  return {text.data(), static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(text.size()) - 1))};
-}
 
 /// How much of "540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s]" is shown.
 enum class Counts { steps, times, rate, samples };
@@ -50,7 +43,8 @@ std::string progress_line(const ProgressLine& progress,
                               ? static_cast<double>(progress.done) / static_cast<double>(progress.total)
                               : (progress.total == 0 ? 1.0 : 0.0);
   std::string head = progress.label;
-  if (progress.total >= 0) head += print(" %3d%%", static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100));
+  if (progress.total >= 0)
+    head += formatted(" %3d%%", static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100));
   head += ' ';
   std::string all;
   for (const auto& [name, value] : metrics) all += " " + name + "=" + format_metric(value);
@@ -82,8 +76,8 @@ std::string format_elapsed(double seconds) {
   const int total =
       std::isfinite(seconds) ? static_cast<int>(std::lround(std::clamp(seconds, 0.0, kLongest))) : 0;
   const int hours = total / 3600, minutes = total / 60 % 60;
-  return hours > 0 ? print("%d:%02d:%02d", hours, minutes, total % 60)
-                   : print("%02d:%02d", minutes, total % 60);
+  return hours > 0 ? formatted("%d:%02d:%02d", hours, minutes, total % 60)
+                   : formatted("%02d:%02d", minutes, total % 60);
 }
 
 std::string format_rate(double per_second) {
@@ -94,15 +88,15 @@ std::string format_rate(double per_second) {
     suffix = next;
   }
   constexpr double kLeastOfTwoDecimals = 0.0995;
-  if (per_second > 0 && per_second < kLeastOfTwoDecimals) return print("%.2g", per_second);
+  if (per_second > 0 && per_second < kLeastOfTwoDecimals) return formatted("%.2g", per_second);
   const int decimals = per_second < 9.995 ? 2 : per_second < 99.95 ? 1 : 0;
-  return print("%.*f", decimals, per_second) + suffix;
+  return formatted("%.*f", decimals, per_second) + suffix;
 }
 
 std::string format_metric(double value) {
   const double size = std::abs(value);
-  if (value != 0 && (size < 1e-3 || size >= 1e6)) return print("%.3g", value);
-  return print("%.4g", value);
+  if (value != 0 && (size < 1e-3 || size >= 1e6)) return formatted("%.3g", value);
+  return formatted("%.4g", value);
 }
 
 }  // namespace cxtrain

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <optional>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/report/line_reader.h"
 #include "cxtrain/report/saved_rows.h"
@@ -22,10 +22,9 @@ std::string time_text(double seconds_since_1970) {
   const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
   std::tm local{};
   localtime_r(&seconds, &local);
-  std::array<char, 32> day{}, fraction{};
+  std::array<char, 32> day{};
   std::strftime(day.data(), day.size(), "%Y-%m-%d %H:%M:%S", &local);
-  std::snprintf(fraction.data(), fraction.size(), ".%06d", static_cast<int>(microseconds % 1'000'000));
-  return std::string(day.data()) + fraction.data();
+  return day.data() + formatted(".%06d", static_cast<int>(microseconds % 1'000'000));
 }
 
 const char* severity_of(RunEvent::Kind kind) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <span>
 #include <sstream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/report/axis.h"
 #include "cxtrain/report/progress_line.h"
 
@@ -20,11 +20,7 @@ constexpr double kWidth = 600, kHeight = 250;
 constexpr double kLeft = 52, kRight = 532, kTop = 12, kBottom = 212;
 constexpr int kMaxTicksX = 8, kMaxTicksY = 6;
 
-std::string decimal(double value, int digits = 1) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
+std::string decimal(double value, int digits = 1) { return formatted("%.*f", digits, value); }
 
 /// A coordinate of a curve's point. The report's script computes the values under the mouse from these
 /// coordinates.

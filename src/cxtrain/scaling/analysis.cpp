@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/counted.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/words.h"
 
@@ -119,10 +119,9 @@ void answer_how_much(const StudyResult& result, Answers& answers) {
   if (sizes.size() < 2) return;
   const SizeResult& base = *sizes.front();
   const SizeResult& last = *sizes.back();
-  char text[200];
-  std::snprintf(text, sizeof text, "%s process %.2f times as many samples a second as %s",
-                name_of(last.size).c_str(), last.speedup.value, name_of(base.size).c_str());
-  answers.push_back(std::string(text) + ": an efficiency of " + percent_text(last.efficiency.value) +
+  answers.push_back(formatted("%s process %.2f times as many samples a second as %s",
+                              name_of(last.size).c_str(), last.speedup.value, name_of(base.size).c_str()) +
+                    ": an efficiency of " + percent_text(last.efficiency.value) +
                     (last.rounds.size() == 1 ? "."
                                              : " (" + percent_text(last.efficiency.low) + " to " +
                                                    percent_text(last.efficiency.high) + ")."));

@@ -1,8 +1,8 @@
 #include "cxtrain/scaling/cost_estimate.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/scaling/prediction.h"
 
 namespace cxtrain {
@@ -68,9 +68,7 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
 
 std::string to_text(const CostEstimate& estimate) {
   if (!estimate.refusal.empty()) return "none: " + estimate.refusal;
-  char text[400];
-  std::snprintf(
-      text, sizeof text,
+  return formatted(
       "%lld steps of %.3g ms (%.3g to %.3g, %s) take %.3g h (%.3g to %.3g): %.3g %s hours, if model, "
       "data and batch are those of the study; validations and checkpoints are not counted",
       static_cast<long long>(estimate.steps), 1e3 * estimate.step.value, 1e3 * estimate.step.low,
@@ -78,7 +76,6 @@ std::string to_text(const CostEstimate& estimate) {
       estimate.seconds.low / 3600, estimate.seconds.high / 3600,
       estimate.gpu_hours > 0 ? estimate.gpu_hours : estimate.core_hours,
       estimate.gpu_hours > 0 ? "GPU" : "core");
-  return text;
 }
 
 }  // namespace cxtrain

@@ -3,14 +3,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <functional>
 #include <set>
 
 #include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/counted.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/scaling/statistics.h"
@@ -108,23 +107,19 @@ NetworkTimes measure_network(World& world) {
 }
 
 std::string to_text(const NetworkTimes& times) {
-  std::array<char, 200> line{};
   std::string text = std::to_string(times.ranks) + " ranks on " + counted(times.nodes, "node") + ": " +
                      times.communicator + '\n';
   for (const LinkTimes& link : times.links) {
     const MessageTime &smallest = link.one_way.front(), &largest = link.one_way.back();
-    std::snprintf(
-        line.data(), line.size(), "rank %d on %s to rank %d on %s: %.1f us for %s, %.2f Gbit/s for %s\n",
-        link.from, link.from_host.c_str(), link.to, link.to_host.c_str(), 1e6 * smallest.seconds,
-        bytes_text(smallest.bytes).c_str(), 8e-9 * static_cast<double>(largest.bytes) / largest.seconds,
-        bytes_text(largest.bytes).c_str());
-    text += line.data();
+    text += formatted("rank %d on %s to rank %d on %s: %.1f us for %s, %.2f Gbit/s for %s\n", link.from,
+                      link.from_host.c_str(), link.to, link.to_host.c_str(), 1e6 * smallest.seconds,
+                      bytes_text(smallest.bytes).c_str(),
+                      8e-9 * static_cast<double>(largest.bytes) / largest.seconds,
+                      bytes_text(largest.bytes).c_str());
   }
   for (const MessageTime& each : times.all_reduce) {
-    std::snprintf(line.data(), line.size(), "all-reduce of %7s: %9.3f ms, %6.2f GB/s\n",
-                  bytes_text(each.bytes).c_str(), 1e3 * each.seconds,
-                  1e-9 * static_cast<double>(each.bytes) / each.seconds);
-    text += line.data();
+    text += formatted("all-reduce of %7s: %9.3f ms, %6.2f GB/s\n", bytes_text(each.bytes).c_str(),
+                      1e3 * each.seconds, 1e-9 * static_cast<double>(each.bytes) / each.seconds);
   }
   return text;
 }

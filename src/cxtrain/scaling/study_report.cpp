@@ -1,13 +1,12 @@
 #include "cxtrain/scaling/study_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <sstream>
 
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/counted.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/report_style.h"
@@ -17,17 +16,11 @@
 namespace cxtrain {
 namespace {
 
-std::string number_text(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 /// Without an interval if it has no width, as after one round.
 std::string with_interval(const Estimate& estimate, const char* format, const char* unit) {
-  std::string text = number_text(format, estimate.value) + unit;
+  std::string text = formatted(format, estimate.value) + unit;
   if (estimate.low < estimate.high)
-    text += " (" + number_text(format, estimate.low) + " to " + number_text(format, estimate.high) + ")";
+    text += " (" + formatted(format, estimate.low) + " to " + formatted(format, estimate.high) + ")";
   return text;
 }
 
@@ -39,7 +32,7 @@ std::string share_text(const Estimate& share) {
   return with_interval({100 * share.value, 100 * share.low, 100 * share.high}, "%.0f", " %");
 }
 
-std::string rate_text(double rate) { return number_text(rate < 100 ? "%.3g" : "%.0f", rate); }
+std::string rate_text(double rate) { return formatted(rate < 100 ? "%.3g" : "%.0f", rate); }
 
 constexpr const char* kPhasesLegend =
     "Medians of the steps, means over the ranks. Ranks wait for each other in agree (the vote at the end of "
@@ -63,9 +56,9 @@ std::vector<Row> table_of_sizes(const StudyResult& result) {
       double all = 0;
       for (const auto& [name, seconds] : size.phases) all += seconds;
       row.insert(row.end(), {step_text(size.step), rate_text(size.samples_per_second),
-                             number_text("%.2f", size.speedup.value), share_text(size.efficiency),
-                             number_text("%.0f %%", all > 0 ? 100 * waiting_of(size.phases) / all : 0),
-                             number_text("%.0f", 1e-6 * static_cast<double>(size.pss_bytes))});
+                             formatted("%.2f", size.speedup.value), share_text(size.efficiency),
+                             formatted("%.0f %%", all > 0 ? 100 * waiting_of(size.phases) / all : 0),
+                             formatted("%.0f", 1e-6 * static_cast<double>(size.pss_bytes))});
     }
     rows.push_back(std::move(row));
   }
@@ -92,7 +85,7 @@ std::vector<Row> table_of_phases(const StudyResult& result) {
     Row row{name};
     for (const SizeResult& size : result.sizes) {
       const auto found = size.phases.find(name);
-      row.push_back(found == size.phases.end() ? "-" : number_text("%.3g", 1e3 * found->second));
+      row.push_back(found == size.phases.end() ? "-" : formatted("%.3g", 1e3 * found->second));
     }
     rows.push_back(std::move(row));
   }
@@ -181,14 +174,14 @@ std::vector<Row> table_of_doublings(const StudyResult& result) {
   for (const SizeResult& size : result.sizes) {
     if (!size.measured()) continue;
     Row row{std::to_string(size.size.ranks), std::to_string(size.size.nodes),
-            number_text("%.1f", size.first_step_seconds), share_text(size.efficiency)};
+            formatted("%.1f", size.first_step_seconds), share_text(size.efficiency)};
     const double doublings =
         before == nullptr ? 0 : std::log2(static_cast<double>(size.size.ranks) / before->size.ranks);
     if (doublings <= 0 || before->speedup.value <= 0 || size.speedup.value <= 0) {
       row.insert(row.end(), {"-", "-"});
     } else {
       const double growth = std::pow(size.speedup.value / before->speedup.value, 1 / doublings);
-      row.push_back(number_text("%.2f", growth));
+      row.push_back(formatted("%.2f", growth));
       row.emplace_back(growth >= 1.5 ? "yes" : "no");
     }
     before = &size;
@@ -311,7 +304,7 @@ std::string to_text(const Forecast& predictions) {
                                         (predictions.source.empty() ? "" : " (" + predictions.source + ")");
   return "a step of N ranks" + network + ": " + predictions.model +
          "; from its other sizes the study predicts each larger size with an error of " +
-         number_text("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;
+         formatted("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;
 }
 
 }  // namespace cxtrain

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/device/core_share.h"
 
@@ -45,21 +45,14 @@ class Unit {
   explicit Unit(double step) : milliseconds_(step >= 0.001) {}
   const char* name() const { return milliseconds_ ? "ms" : "us"; }
   std::string text(double seconds) const {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), milliseconds_ ? "%.2f" : "%.1f",
-                  seconds * (milliseconds_ ? 1e3 : 1e6));
-    return text.data();
+    return formatted(milliseconds_ ? "%.2f" : "%.1f", seconds * (milliseconds_ ? 1e3 : 1e6));
   }
 
  private:
   bool milliseconds_;
 };
 
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
-  return text.data();
-}
+std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
 
 ProfileRow row_of(std::string name, const StepTimes& times, double share, const Unit& unit) {
   return {std::move(name),      unit.text(times.mean), unit.text(times.median),
@@ -151,8 +144,8 @@ Profile summary_of(std::vector<RankReport> reports) {
 std::string to_table(const Profile& profile, bool on_device) {
   const Unit unit(profile.step.median);
   const bool several = profile.ranks.size() > 1;
-  std::array<char, 160> title{};
-  std::snprintf(title.data(), title.size(), "where the time went: %lld steps in %.2f s; %s of a step%s\n",
+  const std::string title =
+      formatted("where the time went: %lld steps in %.2f s; %s of a step%s\n",
                 static_cast<long long>(profile.steps), profile.seconds, unit.name(),
                 several ? (", mean over " + std::to_string(profile.ranks.size()) + " ranks").c_str() : "");
   std::vector<ProfileRow> rows{{"phase", "mean", "median", "p95", "share", several ? "slowest rank" : ""}};
@@ -163,7 +156,7 @@ std::string to_table(const Profile& profile, bool on_device) {
                            unit.text(phase.slowest_mean);
   }
   rows.push_back(row_of("step", profile.step, 1, unit));
-  std::string text = title.data() + aligned(rows);
+  std::string text = title + aligned(rows);
   for (const RankProfile& rank : profile.ranks) {
     if (!rank.has_a_gap()) continue;
     text += "  " + percent(rank.uncounted / rank.seconds) + " of the time of rank " +

@@ -3,13 +3,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
 
 namespace cxtrain {
@@ -77,12 +76,9 @@ void write_trace(Filesystem& files, const std::string& folder, std::span<const T
                  GzipWriter& out) {
   double clock_error = 0;
   for (const TracePart& part : parts) clock_error = std::max(clock_error, part.clock_error);
-  std::array<char, 160> head{};
-  std::snprintf(head.data(), head.size(),
-                R"({"displayTimeUnit":"ms","otherData":{"clock_error_us":%.3f},"traceEvents":[)"
-                "\n",
-                1e6 * clock_error);
-  out.write(head.data());
+  out.write(formatted(R"({"displayTimeUnit":"ms","otherData":{"clock_error_us":%.3f},"traceEvents":[)"
+                      "\n",
+                      1e6 * clock_error));
   for (const TracePart& part : parts) {
     if (part.events == 0) continue;
     const std::string name = "rank " + std::to_string(part.rank) + " on " + part.host;
@@ -104,11 +100,9 @@ TracePartFile::TracePartFile(Filesystem& files, const std::string& folder, int r
     : rank_(rank), file_(files.create(part_path(folder, rank))) {}
 
 void TracePartFile::add(const TraceEvent& event) {
-  std::array<char, 160> numbers{};
-  std::snprintf(numbers.data(), numbers.size(), R"(,"pid":%d,"tid":%lld,"ts":%.3f,"dur":%.3f})", rank_,
-                static_cast<long long>(event.track), event.begin, event.duration);
   add_line(R"({"ph":"X","cat":")" + std::string(event.category) + R"(","name":)" + quoted(event.name) +
-           numbers.data());
+           formatted(R"(,"pid":%d,"tid":%lld,"ts":%.3f,"dur":%.3f})", rank_,
+                     static_cast<long long>(event.track), event.begin, event.duration));
 }
 
 void TracePartFile::name_track(std::int64_t track, const std::string& name) {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <new>
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/strategy/keep_ranges.h"
@@ -40,11 +40,7 @@ class MemoryLimit {
   bool limited_ = false;
 };
 
-std::string gibibytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g GiB", bytes / (1 << 30));
-  return text;
-}
+std::string gibibytes(double bytes) { return formatted("%.3g GiB", bytes / (1 << 30)); }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& message, const std::string& asked) {
   throw ConfigError(what, message, asked.empty() ? "" : "use smaller sizes than " + asked,
@@ -102,11 +98,9 @@ void require_memory_for(const std::string& options, double parameters) {
   if (ShapesOnly::active() || KeepRanges::current() != nullptr) return;
   const double bytes = parameters * 2 * sizeof(float), have = static_cast<double>(total_memory_bytes());
   if (bytes <= have) return;
-  char count[32];
-  std::snprintf(count, sizeof count, "%.3g", parameters);
   throw ConfigError(options,
-                    std::string(count) + " parameters and their gradients need " + gibibytes(bytes) +
-                        ", and this machine has " + gibibytes(have),
+                    formatted("%.3g", parameters) + " parameters and their gradients need " +
+                        gibibytes(bytes) + ", and this machine has " + gibibytes(have),
                     "make the model smaller", MessageCode::out_of_memory);
 }
 
