@@ -2,7 +2,7 @@
 """Kills a training that starts itself again (`--max_restarts`) every few seconds: it has to end with the parameters and the rows
 of metrics of one that nobody disturbed. Prints how much of the time has trained what is kept.
 
-    tests/reliability/kill_loop.py [--build build/release] [--every 15] [--seconds 600] [--ranks 2] [--seed 1]
+    tests/reliability/kill_loop.py [--build build/release] [--every 15] [--seconds 600] [--ranks 2] [--strategy ddp] [--seed 1]
 
 The kills (SIGKILL, to a rank or to mpirun) go on for `--seconds`; the training is as long as those, by a measured step. Ends with
 1 where the training differs.
@@ -19,7 +19,10 @@ import sys
 import tempfile
 import time
 
+from kill_anywhere import GPT
 from ranks import newest_run
+
+SIMPLE = ["--model", "simple", "--model.in", "256", "--model.out", "64", "--model.samples", "4096", "--data.batch_size", "32"]
 
 
 def children_of(process):
@@ -37,12 +40,12 @@ def children_of(process):
 class Training:
     def __init__(self, options):
         self.program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
-        self.ranks = options.ranks
+        self.options = ["--devices", str(options.ranks), "--strategy", options.strategy]
+        self.options += [*GPT, "--data.batch_size", "4"] if options.strategy == "pipeline" else SIMPLE
         self.env = dict(os.environ, OMP_NUM_THREADS="1")
 
     def start(self, root, steps, *options):
-        command = [self.program, "fit", "--accelerator", "cpu", "--devices", str(self.ranks), "--model", "simple"]
-        command += ["--model.in", "256", "--model.out", "64", "--model.samples", "4096", "--data.batch_size", "32"]
+        command = [self.program, "fit", "--accelerator", "cpu", *self.options]
         command += ["--enable_progress_bar", "false", "--log_every_n_steps", "1000", "--seed", "3"]
         command += ["--max_steps", str(steps), "--checkpoint.train_time_interval", "00:00:00:02"]
         command += ["--default_root_dir", root, *options]
@@ -67,15 +70,17 @@ def main():
     parser.add_argument("--every", type=float, default=15)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--strategy", default="ddp")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random.seed(options.seed)
     training = Training(options)
     with tempfile.TemporaryDirectory(prefix="cxtrain_kill_loop_") as name:
         folder = pathlib.Path(name)
-        probe, _ = training.run(folder / "probe", 5000)
+        probed = 300 if options.strategy == "pipeline" else 5000  # steps
+        probe, _ = training.run(folder / "probe", probed)
         # Part of the time is lost to starts and repeated steps; it must not end before the kills do.
-        steps = int(5000 / probe["seconds"] * options.seconds * 0.72)
+        steps = int(probed / probe["seconds"] * options.seconds * 0.72)
         began = time.monotonic()
         process = training.start(folder / "disturbed", steps, "--max_restarts", "1000000")
         kills = 0
