@@ -30,7 +30,7 @@ class RangeOfFile final : public StoredValues {
     at::Tensor values = at::empty({range.size()}, at::TensorOptions().dtype(entry_.dtype));
     file_->read(entry_, static_cast<std::uint64_t>((range.begin - first_) * item()),
                 {static_cast<char*>(values.data_ptr()), values.nbytes()});
-    return with_true_booleans(std::move(values));
+    return with_true_booleans(values);
   }
 
  private:

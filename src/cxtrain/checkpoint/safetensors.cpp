@@ -298,7 +298,7 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries,
   return std::string(length.begin(), length.end()) + json;
 }
 
-at::Tensor with_true_booleans(at::Tensor tensor) {
+at::Tensor with_true_booleans(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
 }
 
@@ -327,7 +327,7 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 at::Tensor SafetensorsFile::read(const SafetensorsEntry& entry) const {
   at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
   read(entry, 0, {static_cast<char*>(tensor.data_ptr()), entry.end - entry.begin});
-  return with_true_booleans(std::move(tensor));
+  return with_true_booleans(tensor);
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<char> bytes) const {

@@ -49,7 +49,7 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries,
 
 /// Of a tensor of bools whose bytes were read from somewhere: one that is neither 0 nor 1 has no defined
 /// meaning in C++, and counts as true. Other dtypes are left as they are.
-at::Tensor with_true_booleans(at::Tensor tensor);
+at::Tensor with_true_booleans(const at::Tensor& tensor);
 
 /// A file that is open for reading. Several threads may read from one.
 class SafetensorsFile {
