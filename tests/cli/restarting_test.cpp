@@ -12,10 +12,10 @@ namespace {
 /// A job of two ranks with 8 samples each, and a run in its folder that another program has made.
 struct JobThatEnded {
   JobThatEnded() {
-    options.trainer.default_root_dir = "/work";
+    options.trainer.default_root_dir = "/home";
     options.data.batch_size = 8;
     plan.world_size = 2;
-    for (const char* folder : {"/work", "/work/cxtrain_logs", "/work/cxtrain_logs/version_0"})
+    for (const char* folder : {"/home", "/home/cxtrain_logs", "/home/cxtrain_logs/version_0"})
       files.make_directory(folder);
   }
   RestartPoint look(int tries) {
