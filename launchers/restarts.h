@@ -34,8 +34,8 @@ struct RestartPlan {
   int requeue_signal = 0;  ///< asks the job to end, as SIGTERM does; 0: none
   /// Whether srun starts the ranks. It kills them when it gets SIGTERM, and passes the requeue signal on.
   bool by_srun = false;
-  /// What jobs of this restarter have left. Called when no process of a job lives. `tries`: to read it, at
-  /// least 1.
+  /// Returns what jobs of this restarter have left. Called when no process of a job lives. `tries`: how often
+  /// a disk that fails is read, at least once.
   std::function<RestartPoint(const std::string& restarter, int tries)> look;
   std::function<Program(const NextJob& next)> program;
 };

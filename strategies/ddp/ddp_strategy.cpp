@@ -38,6 +38,23 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
   return bytes >= kSmallest;
 }
 
+/// The ranks of a job, as far as they decide who divides the work of optimizers.
+struct RanksOfJob {
+  bool several_on_a_node;
+  bool nodes_are_alike;  ///< all nodes have equally many ranks
+  bool share_memory;     ///< those of a node, on CPUs
+  bool update_apart;     ///< nodes train apart between meetings
+};
+
+/// Whether ranks may divide the work of an optimizer, and this was asked for or pays.
+bool may_divide_work(const OptimizerTarget& target, const RanksOfJob& ranks, const DdpArgs& args) {
+  if (runs_in_libtorch(target.optimizer)) return false;
+  // The ranks of all nodes that have one place then have the same pieces.
+  if (ranks.update_apart && !(ranks.several_on_a_node && ranks.nodes_are_alike)) return false;
+  return args.shard_optimizer.value_or(ranks.share_memory && ranks.several_on_a_node &&
+                                       division_pays(target.optimizer, target.parameters));
+}
+
 /// The bytes of a bucket: at most those of a message between the ranks, unless the user gave others.
 std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int64_t message) {
   return bytes == by_default ? std::min(bytes, message) : bytes;
@@ -300,13 +317,13 @@ class DdpStrategy final : public ReplicatedStrategy {
 
   /// Whether the optimizer's work is to be divided, as far as this rank can say.
   bool may_divide(const OptimizerTarget& target) const {
-    const World& world = context_->world;
-    if (world.size() == 1 || runs_in_libtorch(target.optimizer)) return false;
-    // The ranks of all nodes that have one place then have the same pieces.
-    if (ranks_update_apart() && (world.facts().max_local_size == 1 || !nodes_are_alike())) return false;
-    return args_.shard_optimizer.value_or(communicator().node_memory() != nullptr &&
-                                          world.facts().max_local_size > 1 &&
-                                          division_pays(target.optimizer, target.parameters));
+    const WorldFacts& facts = context_->world.facts();
+    if (facts.size == 1) return false;
+    const RanksOfJob ranks{.several_on_a_node = facts.max_local_size > 1,
+                           .nodes_are_alike = facts.size == facts.num_nodes * facts.max_local_size,
+                           .share_memory = communicator().node_memory() != nullptr,
+                           .update_apart = ranks_update_apart()};
+    return may_divide_work(target, ranks, args_);
   }
 
   /// Whether this rank divides the optimizer's work with those of its node, or, where it is alone there, and
@@ -325,12 +342,6 @@ class DdpStrategy final : public ReplicatedStrategy {
     return false;
   }
 
-  /// Whether all nodes have equally many ranks.
-  bool nodes_are_alike() const {
-    const WorldFacts& facts = context_->world.facts();
-    return facts.size == facts.num_nodes * facts.max_local_size;
-  }
-
   const DdpArgs args_;
   std::unique_ptr<Communicator> alone_, alike_;  ///< null before their first use
 };
@@ -342,14 +353,9 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
   const std::vector<int> of_nodes = ranks_on_nodes(plan);
   const bool on_cpus = plan.accelerator == "cpu", several = std::ranges::max(of_nodes) > 1;
   const bool apart = args.model_averaging_period > 0 && plan.num_nodes > 1;
-  // As `may_divide` decides on a rank.
-  const auto divides = [&](const OptimizerTarget& target) {
-    if (runs_in_libtorch(target.optimizer)) return false;
-    const bool alike = std::ranges::adjacent_find(of_nodes, std::ranges::not_equal_to()) == of_nodes.end();
-    if (apart && !(several && alike)) return false;
-    return args.shard_optimizer.value_or(on_cpus && several &&
-                                         division_pays(target.optimizer, target.parameters));
-  };
+  const bool alike = std::ranges::adjacent_find(of_nodes, std::ranges::not_equal_to()) == of_nodes.end();
+  const RanksOfJob ranks{
+      .several_on_a_node = several, .nodes_are_alike = alike, .share_memory = on_cpus, .update_apart = apart};
   const int gradients =
       plan.comm_hook && plan.world_size > 1 ? 1 + plan.comm_hook->traits.remembered_gradients : 1;
   // An outer step keeps its start and its momentum, of the pieces of the rank.
@@ -359,7 +365,7 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
       plan.accumulate_grad_batches > 1 ? gradients_in_passing(model.module.all_parameters()) : 0;
   RankMemory whole, divided;
   for (const OptimizerTarget& target : model.targets) {
-    RankMemory& memory = divides(target) ? divided : whole;
+    RankMemory& memory = may_divide_work(target, ranks, args) ? divided : whole;
     memory += memory_of_tensors(target.parameters);
     memory += memory_of_training(target.parameters, target.optimizer, model.precision, outer);
   }

@@ -6,7 +6,6 @@
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -86,11 +85,10 @@ void ReplicaThreads::run_in_turns(std::size_t count, const std::function<void(st
   run(count, [&](std::size_t replica) {
     std::unique_lock lock(mutex);
     next.wait(lock, [&] { return turn == replica; });
-    const auto pass_on = [&](void*) {
+    const auto pass_on = c10::make_scope_exit([&] {
       ++turn;
       next.notify_all();
-    };
-    const std::unique_ptr<void, decltype(pass_on)> at_end(&turn, pass_on);  // also after an exception
+    });
     work(replica);
   });
 }

@@ -27,12 +27,11 @@ struct CommandEnd {
 /// is killed. Throws Error where it cannot be started.
 CommandEnd run_command(std::span<const std::string> words, double seconds);
 
-/// What a copy of this process has returned.
+/// The answer of a copy of this process, and how the copy has ended.
 struct ChildAnswer {
   std::string text;
-  bool in_time =
-      false;            ///< the copy has ended by itself; else it was killed, and a part of the text may lack
-  int wait_status = 0;  ///< as waitpid(2) says
+  bool in_time = false;  ///< false: the copy was killed, and the text may be incomplete
+  int wait_status = 0;   ///< as waitpid(2) says
 };
 
 /// Runs `work`, which does not throw, in a copy of this process, which has one thread, and returns what

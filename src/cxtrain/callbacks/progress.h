@@ -32,7 +32,7 @@ class ProgressCallback final : public Callback {
   }
 
   void on_sanity_check_start(Run&) override { training_ = false; }
-  /// Where a resumed run goes on within an epoch, that does not start again.
+  /// A run that resumes within an epoch does not start the epoch again.
   void on_train_start(Run&) override { begin_epoch(); }
   void on_train_epoch_start(Run&) override { begin_epoch(); }
   void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t batch_idx) override {

@@ -25,16 +25,18 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // as Python's safetensors has it
 constexpr std::size_t kDataAlignment = 64;
 constexpr std::string_view kMetadata = "__metadata__";
-/// LibTorch's operators take tensors of up to so many dimensions.
+/// The most dimensions of a tensor that LibTorch's operators take.
 constexpr std::size_t kMaxDimensions = 64;
 
-/// What a header says of the tensors, in the header's order. `begin` and `end` are not checked yet.
+/// The tensors and the metadata of a header. Tensors are in the header's order; their `begin` and `end` are
+/// not checked yet.
 struct SafetensorsDirectory {
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, std::string> metadata;
 };
 
-/// Told by the parser what it finds. Returning false ends the parsing, with `reason()`.
+/// The parser calls a method for each token of a header. A method that returns false ends the parsing;
+/// `reason()` is why.
 class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsDirectory take() { return std::move(directory_); }
@@ -137,7 +139,7 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
     reason_ = reason;
     return false;
   }
-  /// Of the value that comes now.
+  /// Returns the name of the value that the parser is at, for messages.
   std::string where() const {
     if (level_ == Level::header) return "'" + shortened(name_, 200) + "'";
     return "'" + shortened(field_, 200) + "' of '" + shortened(name_, 200) + "'";

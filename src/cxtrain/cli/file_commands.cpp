@@ -35,8 +35,8 @@ std::string status_help() {
 }
 
 /// `cxtrain_mpi status PATH [--json]`: how the run in a folder is (report/run_status.h). Needs no GPU, starts
-/// no MPI. Draws curves where stdout is a terminal. Returns the exit status: 0, whatever has become of the
-/// run. Throws ConfigError for words that mean nothing, and where there is no run.
+/// no MPI. Draws curves where stdout is a terminal. Returns the exit status: 0, however the run has
+/// ended. Throws ConfigError for unknown words, and if the folder has no run.
 int run_status_command(std::span<const char* const> words, std::ostream& out) {
   std::vector<std::string> paths;
   std::vector<Problem> problems;

@@ -115,7 +115,8 @@ std::string answer_of(Thrown thrown, MessageCode code, const std::string& messag
   return std::string{kThrown, static_cast<char>(thrown), static_cast<char>(code)} + message;
 }
 
-/// Runs `work` in a copy of this process. Returns what the copy tells of it.
+/// Runs `work`, and returns the answer of a copy of this process: `work` has ended, or what `work` has
+/// thrown.
 std::string told_of(const std::function<void()>& work) {
   become_quiet();
   try {

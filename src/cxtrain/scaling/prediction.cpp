@@ -28,7 +28,7 @@ struct FitPoint {
   double ranks, seconds;
 };
 
-/// What ranks cost each other, as a function of their number.
+/// A law of the time that ranks cost each other: a function of the number of ranks.
 struct CostTerm {
   const char* text;
   double (*at)(double ranks);

@@ -66,12 +66,11 @@ void Fit::run() {
   make_optimizer();
   // While the fit runs, autograd names the forward operation behind a NaN gradient; slow.
   using torch::autograd::AnomalyMode;
-  const bool detects = context_.parts.options.trainer.detect_anomaly;
   const auto anomalies = c10::make_scope_exit(
-      [detects, was_on = AnomalyMode::is_enabled(), checked_nan = AnomalyMode::should_check_nan()] {
-        if (detects) AnomalyMode::set_enabled(was_on, checked_nan);
+      [was_on = AnomalyMode::is_enabled(), checked_nan = AnomalyMode::should_check_nan()] {
+        AnomalyMode::set_enabled(was_on, checked_nan);
       });
-  if (detects) AnomalyMode::set_enabled(true, /*check_nan=*/true);
+  if (context_.parts.options.trainer.detect_anomaly) AnomalyMode::set_enabled(true, /*check_nan=*/true);
   open_checkpoints();
   loop_.emplace(context_, *loaders_, *optimization_,
                 FitLoop::OfFit{.checkpoints = &*checkpoints_, .resumed = from_.has_value()});
