@@ -264,7 +264,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes))
       share_bytes +=
           static_cast<std::size_t>(row.plan.share) * parameters[row.parameters.front()].tensor.itemsize();
-    return group().node_memory()->arena(share_bytes) != nullptr;
+    return group().node_memory()->arena({&share_bytes, 1}) != nullptr;
   }
 
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }

@@ -8,13 +8,12 @@
 #include <new>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/base/huge_pages.h"
 #include "cxtrain/base/stream_copy.h"
 #include "cxtrain/checkpoint/safetensors.h"
 
 namespace cxtrain {
 namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// Files begin at pages, from which they are written fastest.
 constexpr std::size_t kPage = 4096;

@@ -8,13 +8,11 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 void* map(std::size_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
-  // One fault for 2 MiB instead of 512, where the kernel allows it.
-  if (bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  // One fault for 2 MiB instead of 512, where the kernel allows it. Neighbouring blocks share huge pages.
+  madvise(data, bytes, MADV_HUGEPAGE);
   return data;
 }
 

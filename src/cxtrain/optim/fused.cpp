@@ -7,12 +7,12 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <set>
 #include <string_view>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -48,9 +48,19 @@ bool fused_sgd_is_broken(const at::Tensor& parameter) {
 template <class Rule>
 constexpr bool kHasMoments = std::is_same_v<Rule, Adam> || std::is_same_v<Rule, AdamW>;
 
+/// Zeros like each piece, one after the other in one block of memory, which has more huge pages than a block
+/// for each would have. The pieces have one dtype and device.
 std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
+  constexpr std::int64_t kAligned = kCacheLine;  // elements, for kernels that load vectors
+  std::int64_t total = 0;
+  for (const Piece& piece : pieces) total += round_up(piece.values.numel(), kAligned);
+  const at::Tensor block = at::zeros({total}, pieces.front().values.options().requires_grad(false));
   std::vector<at::Tensor> zeros;
-  for (const Piece& piece : pieces) zeros.push_back(at::zeros_like(piece.values));
+  std::int64_t first = 0;
+  for (const Piece& piece : pieces) {
+    zeros.push_back(slice_like(block, first, piece.values));
+    first += round_up(piece.values.numel(), kAligned);
+  }
   return zeros;
 }
 

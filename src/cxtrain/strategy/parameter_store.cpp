@@ -40,7 +40,7 @@ ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const Precis
       parameters_[i].divided = true;
       parts[i] = row.part(k, parameters_[i].named, group_->rank());
     }
-    if (row.one_copy != nullptr) one_copies_.push_back(row.one_copy.get());
+    one_copy_ = row.one_copy.get();
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].divided || parts[i].range.size() > 0) add_piece(i, std::move(parts[i]));
@@ -188,10 +188,10 @@ void ParameterStore::agree_on_overflow(const at::Tensor& found) {
 }
 
 void ParameterStore::begin_update() {
-  if (one_copies_.empty()) return;
+  if (one_copy_ == nullptr) return;
   const PhaseScope phase(Phase::publish);
   updating_ = true;
-  group_->node_memory()->begin_update(one_copies_);
+  group_->node_memory()->begin_update(*one_copy_);
 }
 
 void ParameterStore::publish() {
@@ -223,7 +223,7 @@ void ParameterStore::begin_publish() {
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
   std::fill(held_.begin(), held_.end(), at::Tensor());
   for (const Masters& masters : masters_) at::_foreach_copy_(masters.rounded, masters.precise);
-  if (!one_copies_.empty()) group_->node_memory()->end_update(one_copies_);
+  if (one_copy_ != nullptr) group_->node_memory()->end_update(*one_copy_);
 }
 
 void ParameterStore::gather(const PlacedRow& row) {

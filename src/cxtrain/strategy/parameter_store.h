@@ -48,7 +48,7 @@ class ParameterStore final : public TrainedParameters {
   void publish() override;
   void publish_step() override;
   /// Returns whether the ranks of the group have one copy of the values of every row.
-  bool one_copy() const { return !rows_.empty() && one_copies_.size() == rows_.size(); }
+  bool one_copy() const { return one_copy_ != nullptr; }
 
  private:
   struct Parameter {
@@ -89,7 +89,7 @@ class ParameterStore final : public TrainedParameters {
   GradientExchange& exchange_;
   Communicator* const group_;  ///< null: every rank updates every parameter
   std::vector<PlacedRow> rows_;
-  std::vector<NodeArena*> one_copies_;  ///< the rows', where there are any
+  NodeArena* one_copy_ = nullptr;  ///< the rows'; null: each rank has memory of its own
   std::vector<Piece> pieces_;
   std::vector<Update> updates_;        ///< for each piece
   std::vector<at::Tensor> gradients_;  ///< for each piece

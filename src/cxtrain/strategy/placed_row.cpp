@@ -20,11 +20,17 @@ at::Tensor place_in(const at::Tensor& memory, std::int64_t first, at::IntArrayRe
       begin, sizes, [memory](void*) {}, memory.options());
 }
 
-/// Returns an array with one copy for all ranks of the group; null if the ranks cannot share an array.
-std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
-  NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
-  if (node == nullptr) return nullptr;
-  return node->arena(static_cast<std::size_t>(share) * first.itemsize());
+/// Returns memory of the rows with one copy for all ranks of the group; null if the ranks cannot share it.
+std::shared_ptr<NodeArena> one_copy_of(const std::vector<DividedRow>& rows,
+                                       const std::vector<NamedTensor>& parameters, Communicator& group) {
+  if (rows.empty() || group.node_memory() == nullptr) return nullptr;
+  std::vector<std::size_t> share_bytes;
+  for (const DividedRow& row : rows) {
+    const at::Tensor& first = parameters[row.parameters[0]].tensor;
+    if (!first.is_cpu()) return nullptr;
+    share_bytes.push_back(static_cast<std::size_t>(row.plan.share) * first.itemsize());
+  }
+  return group.node_memory()->arena(share_bytes);
 }
 
 at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
@@ -33,16 +39,17 @@ at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like
       data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
 }
 
-PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& parameters, Communicator& group,
+/// `number`: of the row in `one_copy`, which may be null.
+PlacedRow place_row(DividedRow planned, const std::shared_ptr<NodeArena>& one_copy, std::size_t number,
+                    const std::vector<NamedTensor>& parameters, Communicator& group,
                     std::span<const Piece> kept) {
-  PlacedRow placed{.row = std::move(planned), .share = {}};
+  PlacedRow placed{.row = std::move(planned), .share = {}, .one_copy = one_copy};
   const DividedRow& row = placed.row;
   const at::Tensor& first = parameters[row.parameters[0]].tensor;
   const std::int64_t share = row.plan.share;
-  placed.one_copy = one_copy_of(group, first, share);
-  if (placed.one_copy != nullptr) {
-    placed.memory = tensor_at(placed.one_copy->whole(), row.elements(), first, placed.one_copy);
-    placed.share = tensor_at(placed.one_copy->own(), share, first, placed.one_copy);
+  if (one_copy != nullptr) {
+    placed.memory = tensor_at(one_copy->whole(number), row.elements(), first, one_copy);
+    placed.share = tensor_at(one_copy->own(number), share, first, one_copy);
   } else {
     placed.memory = group.allocate(row.elements(), first.scalar_type(), first.device());
     placed.memory.zero_();  // messages have the gaps between parameters, too
@@ -52,7 +59,7 @@ PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& paramete
     const auto& [name, tensor] = parameters[row.parameters[k]];
     const at::Tensor place = place_in(placed.memory, row.plan.offsets[k], tensor.sizes());
     const Piece part =
-        placed.one_copy == nullptr ? whole_piece(name, place) : placed.part(k, {name, tensor}, group.rank());
+        one_copy == nullptr ? whole_piece(name, place) : placed.part(k, {name, tensor}, group.rank());
     fill_part(part, {name, tensor}, kept);
     at::Tensor(tensor).set_data(place);
   }
@@ -108,14 +115,15 @@ void fill_part(const Piece& part, const NamedTensor& parameter, std::span<const 
 std::vector<PlacedRow> place_rows(const std::vector<NamedTensor>& parameters, Communicator& group,
                                   std::int64_t row_bytes, std::span<const Piece> kept) {
   const at::NoGradGuard no_grad;
+  std::vector<DividedRow> planned = divided_rows(parameters, group.size(), row_bytes);
+  const std::shared_ptr<NodeArena> one_copy = one_copy_of(planned, parameters, group);
   std::vector<PlacedRow> rows;
-  std::vector<NodeArena*> one_copies;
-  for (DividedRow& row : divided_rows(parameters, group.size(), row_bytes)) {
-    const PlacedRow& placed = rows.emplace_back(place_row(std::move(row), parameters, group, kept));
-    if (placed.one_copy != nullptr) one_copies.push_back(placed.one_copy.get());
+  for (DividedRow& row : planned)
+    rows.push_back(place_row(std::move(row), one_copy, rows.size(), parameters, group, kept));
+  if (one_copy != nullptr) {
+    group.node_memory()->end_update(*one_copy);  // every rank has filled its shares before anyone reads
+    one_copy->use_huge_pages();
   }
-  // Every rank has filled its shares before anyone reads.
-  if (!one_copies.empty()) group.node_memory()->end_update(one_copies);
   return rows;
 }
 

@@ -22,7 +22,7 @@ struct PlacedRow {
   DividedRow row;
   at::Tensor share;                          ///< the shard that this rank updates
   at::Tensor memory = {};                    ///< of all parameters; undefined: the rank has its shard only
-  std::shared_ptr<NodeArena> one_copy = {};  ///< of `memory`; null: every rank has memory of its own
+  std::shared_ptr<NodeArena> one_copy = {};  ///< has `memory`; null: every rank has memory of its own
 
   /// Returns the part of the row's k-th parameter that rank `rank`, which is this rank, updates.
   Piece part(std::size_t k, const NamedTensor& parameter, int rank) const;
@@ -37,7 +37,7 @@ bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, Wo
 
 /// Moves the parameters that can be divided into memory of the group's communicator, row after row
 /// (`divided_rows(parameters, group.size(), row_bytes)`). Where the ranks of the group share a node, they
-/// have one copy of each row (`NodeArena`). The memory lives as long as the parameters. All ranks of the
+/// have one copy of all rows (`NodeArena`). The memory lives as long as the parameters. All ranks of the
 /// group pass equal parameters. `kept`: what this rank has of hollow parameters; enough only for ranks with
 /// one copy, which fill their shards. Throws StateError if a value is missing. Collective over the
 /// group.

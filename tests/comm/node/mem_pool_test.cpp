@@ -47,6 +47,7 @@ TEST_CASE("places never overlap, and come back in any order") {
   std::mt19937 random(3);
   std::vector<std::size_t> sizes;
   for (int i = 0; i < 40; ++i) sizes.push_back((32 + random() % 8) * kKiB);
+  for (const std::size_t large : {2048, 3000, 3000, 5000}) sizes.push_back(large * kKiB);
   const auto pool = make_pool(sizes);
   for (int round = 0; round < 20; ++round) {
     std::shuffle(sizes.begin(), sizes.end(), random);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "cxtrain/base/huge_pages.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 
@@ -15,22 +16,24 @@ namespace {
 
 constexpr std::size_t kPages = 3;
 
-/// An array of numbers: `kPages` pages for each rank of a node.
+/// A row of numbers, behind a row of one page for each rank of a node.
 class Numbers {
  public:
-  explicit Numbers(HostCommunicator& communicator) : node_(*communicator.node_memory()) {
-    arena_ = node_.arena(kPages * NodeArena::page_bytes());
+  /// `pages`: of a share.
+  explicit Numbers(HostCommunicator& communicator, std::size_t pages = kPages)
+      : node_(*communicator.node_memory()), share_(pages * NodeArena::page_bytes() / sizeof(std::int32_t)) {
+    arena_ = node_.arena(std::array{NodeArena::page_bytes(), pages * NodeArena::page_bytes()});
     REQUIRE(arena_ != nullptr);
-    share_ = kPages * NodeArena::page_bytes() / sizeof(std::int32_t);
   }
 
-  std::span<std::int32_t> own() const { return {reinterpret_cast<std::int32_t*>(arena_->own()), share_}; }
+  std::span<std::int32_t> own() const { return {reinterpret_cast<std::int32_t*>(arena_->own(1)), share_}; }
   std::span<std::int32_t> whole() const {
-    return {reinterpret_cast<std::int32_t*>(arena_->whole()),
+    return {reinterpret_cast<std::int32_t*>(arena_->whole(1)),
             share_ * static_cast<std::size_t>(test_world().size())};
   }
-  void begin_update() { node_.begin_update(std::array{arena_.get()}); }
-  void end_update() { node_.end_update(std::array{arena_.get()}); }
+  NodeArena& arena() const { return *arena_; }
+  void begin_update() { node_.begin_update(*arena_); }
+  void end_update() { node_.end_update(*arena_); }
   /// Fills each rank's share with `value` plus the rank.
   void fill(std::int32_t value) {
     begin_update();
@@ -51,7 +54,7 @@ class Numbers {
  private:
   NodeMemory& node_;
   std::shared_ptr<NodeArena> arena_;
-  std::size_t share_ = 0;
+  const std::size_t share_;  ///< numbers
 };
 
 bool skips() { return test_world().size() == 1; }
@@ -112,6 +115,38 @@ TEST_CASE("an update takes over the pages that were written, and leaves the othe
   }
 }
 
+TEST_CASE("rows lie apart", "[node_arena]") {
+  if (skips()) return test::skip_for_ranks("a node of one rank has no array");
+  HostCommunicator communicator = test::host_communicator();
+  Numbers numbers(communicator);
+  numbers.fill(7);
+  numbers.begin_update();
+  std::fill_n(numbers.arena().own(0), NodeArena::page_bytes(), std::byte{1});
+  numbers.end_update();
+  CHECK(numbers.shows([](int rank) { return 7 + rank; }));
+  const std::span first(numbers.arena().whole(0),
+                        NodeArena::page_bytes() * static_cast<std::size_t>(test_world().size()));
+  CHECK(std::ranges::all_of(first, [](std::byte byte) { return byte == std::byte{1}; }));
+}
+
+TEST_CASE("huge pages keep the values, and a write copies for one rank only", "[node_arena]") {
+  if (skips()) return test::skip_for_ranks("a node of one rank has no array");
+  HostCommunicator communicator = test::host_communicator();
+  Numbers numbers(communicator, 5 * kHugePage / 2 / NodeArena::page_bytes());
+  numbers.fill(20);
+  numbers.arena().use_huge_pages();
+  CHECK(numbers.shows([](int rank) { return 20 + rank; }));
+  test_world().barrier();
+  for (std::size_t i = 0; i < numbers.whole().size(); i += 1000) numbers.whole()[i] = -test_world().rank();
+  test_world().barrier();
+  CHECK(numbers.whole()[1000] == -test_world().rank());
+  numbers.begin_update();
+  CHECK(numbers.own()[1] == 20 + test_world().rank());
+  numbers.end_update();
+  numbers.fill(30);
+  CHECK(numbers.shows([](int rank) { return 30 + rank; }));
+}
+
 TEST_CASE("an array outlives its communicator", "[node_arena]") {
   if (skips()) return test::skip_for_ranks("a node of one rank has no array");
   std::optional<Numbers> numbers;
@@ -126,7 +161,7 @@ TEST_CASE("an array outlives its communicator", "[node_arena]") {
 
 TEST_CASE("ranks of several nodes have no array", "[node_arena]") {
   HostCommunicator communicator = test::host_communicator(/*per_node=*/1);
-  CHECK(communicator.node_memory()->arena(NodeArena::page_bytes()) == nullptr);
+  CHECK(communicator.node_memory()->arena(std::array{NodeArena::page_bytes()}) == nullptr);
 }
 
 }  // namespace

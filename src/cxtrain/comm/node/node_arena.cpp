@@ -8,111 +8,149 @@
 #include <cstring>
 #include <utility>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/huge_pages.h"
 
 namespace cxtrain {
+namespace {
+
+/// Bytes of a rank's words in `took_over`: no two ranks write to one cache line.
+std::size_t bytes_of_words(std::size_t rows) { return round_up(rows * sizeof(std::uint64_t), kCacheLine); }
+
+}  // namespace
 
 std::size_t NodeArena::page_bytes() {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
-std::shared_ptr<NodeArena> NodeArena::map(SharedWindow shares) {
+std::size_t NodeArena::bytes_for(std::span<const std::size_t> share_bytes, int ranks) {
+  std::size_t of_rank = bytes_of_words(share_bytes.size());
+  for (const std::size_t share : share_bytes) of_rank += share;
+  return of_rank * static_cast<std::size_t>(ranks);
+}
+
+std::shared_ptr<NodeArena> NodeArena::map(std::shared_ptr<SharedMemory> memory,
+                                          std::span<const std::size_t> share_bytes, int rank, int ranks) {
+  std::vector<Row> rows;
+  std::size_t begin = 0;
+  for (const std::size_t share : share_bytes) {
+    rows.push_back({begin, share});
+    begin += share * static_cast<std::size_t>(ranks);
+  }
+  std::byte* const whole = reserve_addresses(begin);
+  if (whole == nullptr) return nullptr;
   FileDescriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  const std::size_t bytes = (shares.bytes() - page_bytes()) * shares.segments().size();
-  void* const whole = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (whole == MAP_FAILED) return nullptr;
   // A process without memory for this much is at its end.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
   const std::shared_ptr<NodeArena> arena(
-      new NodeArena(std::move(shares), std::move(pagemap), static_cast<std::byte*>(whole)));
-  const bool mapped = arena->maps_shares();
-  arena->shares_.close_files();
-  return mapped && arena->reports_copied_pages() ? arena : nullptr;
+      new NodeArena(std::move(memory), std::move(rows), std::move(pagemap), whole, rank, ranks));
+  // Mapped once more: where a page was copied, the kernel maps no huge page.
+  const bool mapped = arena->map_whole() && arena->reports_copied_pages() && arena->map_whole();
+  arena->memory_->close_file();
+  return mapped ? arena : nullptr;
 }
 
-NodeArena::NodeArena(SharedWindow shares, FileDescriptor pagemap, std::byte* whole)
-    : shares_(std::move(shares)),
+NodeArena::NodeArena(std::shared_ptr<SharedMemory> memory, std::vector<Row> rows, FileDescriptor pagemap,
+                     std::byte* whole, int rank, int ranks)
+    : memory_(std::move(memory)),
+      rows_(std::move(rows)),
       pagemap_(std::move(pagemap)),
       whole_(whole),
-      share_bytes_(shares_.bytes() - page_bytes()),
-      pages_(share_bytes_ / page_bytes()) {}
-
-NodeArena::~NodeArena() { munmap(whole_, share_bytes_ * shares_.segments().size()); }
-
-bool NodeArena::maps_shares() {
-  for (int rank = 0; rank < static_cast<int>(shares_.segments().size()); ++rank) {
-    if (!shares_.map_private(rank, share_in_whole(rank), share_bytes_)) return false;
-  }
-  return true;
+      rank_(rank),
+      ranks_(ranks) {
+  const Row& largest = *std::ranges::max_element(rows_, {}, &Row::share);
+  pages_.resize(largest.share / page_bytes());
 }
 
-/// Writes to the first page of the own share, looks for the page, and drops the copy.
+NodeArena::~NodeArena() { munmap(whole_, bytes_of_rows()); }
+
+/// Writes to the first page of the first own share, looks for the page, and drops the copy.
 bool NodeArena::reports_copied_pages() {
-  std::byte* const first = share_in_whole(shares_.rank());
+  Row& row = rows_.front();
+  std::byte* const first = whole_ + own_begin(row, rank_);
   const volatile std::byte* const before = first + page_bytes() - 1;
   static_cast<void>(*before);  // a page that has been read is not a copy
-  if (!pagemap_ || !read_pages() || !written_.empty()) return false;
+  if (!pagemap_ || !find_written(row) || !row.written.empty()) return false;
   *static_cast<volatile std::byte*>(first) = std::byte{1};
-  const bool found = read_pages() && written_.size() == 1 && written_[0].second == page_bytes();
-  return madvise(first, page_bytes(), MADV_DONTNEED) == 0 && found && read_pages() && written_.empty();
+  const bool found = find_written(row) && row.written.size() == 1 &&
+                     row.written[0].second - row.written[0].first == page_bytes();
+  return madvise(first, page_bytes(), MADV_DONTNEED) == 0 && found && find_written(row) &&
+         row.written.empty();
+}
+
+void NodeArena::use_huge_pages() noexcept {
+  const std::size_t pages = bytes_of_rows() / kHugePage;
+  const auto first_of = [&](int rank) {
+    return pages * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks_) * kHugePage;
+  };
+  cxtrain::use_huge_pages(memory_->data() + first_of(rank_), first_of(rank_ + 1) - first_of(rank_));
 }
 
 /// An entry says whether a page is present, and whether it is a page of a file or of shared memory
 /// (Documentation/admin-guide/mm/pagemap.rst). A page of a private mapping that is neither is a copy, which
 /// may have been swapped out.
-bool NodeArena::read_pages() {
+bool NodeArena::find_written(Row& row) {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62,
                           kOfFile = std::uint64_t{1} << 61;
-  const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(share_in_whole(shares_.rank())) /
-                                     page_bytes() * sizeof(std::uint64_t));
+  const std::size_t first = own_begin(row, rank_);
+  const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(whole_ + first) / page_bytes() *
+                                     sizeof(std::uint64_t));
   auto* const to = reinterpret_cast<std::byte*>(pages_.data());
-  const std::size_t bytes = pages_.size() * sizeof(std::uint64_t);
+  const std::size_t pages = row.share / page_bytes(), bytes = pages * sizeof(std::uint64_t);
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t got = pread(pagemap_.get(), to + done, bytes - done, at + static_cast<off_t>(done));
     if (got <= 0) return false;
     done += static_cast<std::size_t>(got);
   }
-  written_.clear();
-  for (std::size_t page = 0; page < pages_.size(); ++page) {
+  row.written.clear();
+  for (std::size_t page = 0; page < pages; ++page) {
     const std::uint64_t entry = pages_[page];
     if ((entry & (kPresent | kSwapped)) == 0 || (entry & kOfFile) != 0) continue;
-    const std::size_t begin = page * page_bytes(), end = begin + page_bytes();
-    if (!written_.empty() && written_.back().second == begin) {
-      written_.back().second = end;
+    const std::size_t begin = first + page * page_bytes(), end = begin + page_bytes();
+    if (!row.written.empty() && row.written.back().second == begin) {
+      row.written.back().second = end;
     } else {
-      written_.emplace_back(begin, end);
+      row.written.emplace_back(begin, end);
     }
   }
   return true;
 }
 
-std::uint64_t& NodeArena::took_over(int rank) const noexcept {
-  return *reinterpret_cast<std::uint64_t*>(shares_.segments()[static_cast<std::size_t>(rank)] + share_bytes_);
+std::uint64_t& NodeArena::took_over(int rank, std::size_t row) const noexcept {
+  std::byte* const words =
+      memory_->data() + bytes_of_rows() + static_cast<std::size_t>(rank) * bytes_of_words(rows_.size());
+  return reinterpret_cast<std::uint64_t*>(words)[row];
 }
 
 void NodeArena::find_written() {
-  if (read_pages()) return;
-  throw CommunicationError("/proc/self/pagemap does not report the pages of the parameters any more",
-                           MessageCode::communication_failed);
+  for (Row& row : rows_) {
+    if (find_written(row)) continue;
+    throw CommunicationError("/proc/self/pagemap does not report the pages of the parameters any more",
+                             MessageCode::communication_failed);
+  }
 }
 
 void NodeArena::take_over_written() {
-  std::byte* const here = share_in_whole(shares_.rank());
-  for (const auto& [begin, end] : written_) {
-    std::memcpy(own() + begin, here + begin, end - begin);
-    madvise(here + begin, end - begin, MADV_DONTNEED);
+  const bool first = std::exchange(ended_, false);
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    for (const auto& [begin, end] : rows_[row].written) {
+      std::memcpy(memory_->data() + begin, whole_ + begin, end - begin);
+      madvise(whole_ + begin, end - begin, MADV_DONTNEED);
+    }
+    if (first) took_over(rank_, row) = 0;  // every rank has read the word of the last update
+    if (!rows_[row].written.empty()) took_over(rank_, row) = 1;
   }
-  std::uint64_t& own_word = took_over(shares_.rank());
-  if (std::exchange(ended_, false)) own_word = 0;  // every rank has read the word of the last update
-  if (!written_.empty()) own_word = 1;
 }
 
 void NodeArena::drop_copies() {
   ended_ = true;
-  for (int rank = 0; rank < static_cast<int>(shares_.segments().size()); ++rank) {
-    if (rank == shares_.rank() || took_over(rank) == 0) continue;
-    madvise(share_in_whole(rank), share_bytes_, MADV_DONTNEED);
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (rank == rank_ || took_over(rank, row) == 0) continue;
+      madvise(whole_ + own_begin(rows_[row], rank), rows_[row].share, MADV_DONTNEED);
+    }
   }
 }
 

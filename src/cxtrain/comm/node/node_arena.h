@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,57 +12,72 @@
 
 namespace cxtrain {
 
-/// A flat array with one copy in memory for all ranks of a node. Each rank owns a share: an equal part of the
-/// array, of whole pages.
+/// Rows of memory with one copy for all ranks of a node. Each rank owns a share of each row: an equal part,
+/// of whole pages.
 ///
-/// A rank sees the array in two ways. `own` is the rank's share, which every rank of the node sees. `whole`
-/// is a private mapping of all shares: a write there copies the page for this rank (copy-on-write), as if the
-/// rank had an array of its own. Between updates every rank may write to `whole`, alike on all ranks. An
-/// update takes these writes over, and then changes `own`.
+/// A rank sees a row in two ways. `own` is the rank's share, which every rank of the node sees. `whole` is a
+/// private mapping of all shares: a write there copies the page for this rank (copy-on-write), as if the rank
+/// had a row of its own. Between updates every rank may write to `whole`, alike on all ranks. An update takes
+/// these writes over, and then changes `own`.
 class NodeArena {
  public:
-  /// Maps the shares of all ranks; `shares` has `segment_bytes` for each. Null if the kernel does not map
-  /// them or does not report which pages a process has copied.
-  static std::shared_ptr<NodeArena> map(SharedWindow shares);
-  /// Returns the bytes of a segment. `share_bytes`: of a share, a multiple of `page_bytes`.
-  static std::size_t segment_bytes(std::size_t share_bytes) { return share_bytes + page_bytes(); }
+  /// Returns the bytes of memory that `map` wants. `share_bytes`: for each row the bytes of a share, a
+  /// multiple of `page_bytes`.
+  static std::size_t bytes_for(std::span<const std::size_t> share_bytes, int ranks);
+  /// Maps the rows. `memory` is the node's, and its file is open. This process is rank `rank` of `ranks`.
+  /// Null if the kernel does not map them or does not report which pages a process has copied.
+  static std::shared_ptr<NodeArena> map(std::shared_ptr<SharedMemory> memory,
+                                        std::span<const std::size_t> share_bytes, int rank, int ranks);
   static std::size_t page_bytes();
 
   ~NodeArena();
   NodeArena(const NodeArena&) = delete;
   NodeArena& operator=(const NodeArena&) = delete;
 
-  std::byte* whole() const noexcept { return whole_; }
-  std::byte* own() const noexcept { return shares_.own(); }
+  std::byte* whole(std::size_t row) const noexcept { return whole_ + rows_[row].begin; }
+  std::byte* own(std::size_t row) const noexcept { return memory_->data() + own_begin(rows_[row], rank_); }
+
+  /// Puts huge pages behind the rows: this rank does a part of the work. Every rank has filled its shares, so
+  /// that the kernel finds near which processor most of a page lies.
+  void use_huge_pages() noexcept;
 
   // The three parts of an update, for `NodeMemory`, which lets the ranks meet between them.
 
-  /// Finds the pages of this rank's share that the rank has copied. Throws CommunicationError if the kernel
+  /// Finds the pages of this rank's shares that the rank has copied. Throws CommunicationError if the kernel
   /// does not report them.
   void find_written();
-  /// Moves their values into `own`. No rank reads the array meanwhile.
+  /// Moves their values into `own`. No rank reads the rows meanwhile.
   void take_over_written();
-  /// Drops this rank's copies of pages that their owners have taken over. Every rank has changed its share.
+  /// Drops this rank's copies of pages that their owners have taken over. Every rank has changed its shares.
   void drop_copies();
 
  private:
-  NodeArena(SharedWindow shares, FileDescriptor pagemap, std::byte* whole);
-  bool maps_shares();
-  bool reports_copied_pages();
-  bool read_pages();
-  std::byte* share_in_whole(int rank) const noexcept {
-    return whole_ + static_cast<std::size_t>(rank) * share_bytes_;
-  }
-  /// Whether a rank has taken pages over in this update. Lies behind its share.
-  std::uint64_t& took_over(int rank) const noexcept;
+  struct Row {
+    std::size_t begin, share;                                       ///< bytes
+    std::vector<std::pair<std::size_t, std::size_t>> written = {};  ///< bytes [begin, end) of all rows
+  };
 
-  SharedWindow shares_;
+  NodeArena(std::shared_ptr<SharedMemory> memory, std::vector<Row> rows, FileDescriptor pagemap,
+            std::byte* whole, int rank, int ranks);
+  static std::size_t own_begin(const Row& row, int rank) {
+    return row.begin + static_cast<std::size_t>(rank) * row.share;
+  }
+  bool map_whole() noexcept { return memory_->map_private(whole_, bytes_of_rows()); }
+  std::size_t bytes_of_rows() const noexcept {
+    return rows_.back().begin + static_cast<std::size_t>(ranks_) * rows_.back().share;
+  }
+  bool reports_copied_pages();
+  bool find_written(Row& row);
+  /// Whether a rank has taken pages of a row over in this update. Lies behind the rows.
+  std::uint64_t& took_over(int rank, std::size_t row) const noexcept;
+
+  std::shared_ptr<SharedMemory> memory_;
+  std::vector<Row> rows_;
   FileDescriptor pagemap_;  ///< /proc/self/pagemap
   std::byte* whole_;
-  std::size_t share_bytes_;
-  std::vector<std::uint64_t> pages_;                          ///< entries of `pagemap_` for the own share
-  std::vector<std::pair<std::size_t, std::size_t>> written_;  ///< bytes [begin, end) of the own share
-  bool ended_ = true;                                         ///< the last update; none is in progress
+  const int rank_, ranks_;
+  std::vector<std::uint64_t> pages_;  ///< entries of `pagemap_` for a share
+  bool ended_ = true;                 ///< the last update; none is in progress
 };
 
 }  // namespace cxtrain

@@ -1,16 +1,20 @@
 #include "cxtrain/comm/node/node_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
+#include "cxtrain/base/huge_pages.h"
 #include "cxtrain/memory/block_cache.h"
 
 namespace cxtrain {
 namespace {
 
-/// How many slots of each size.
-std::map<std::size_t, std::size_t> slots(std::span<const std::size_t> sizes) {
-  std::map<std::size_t, std::size_t> result;
+/// How many slots of each size, the largest first.
+using Slots = std::map<std::size_t, std::size_t, std::greater<>>;
+
+Slots slots(std::span<const std::size_t> sizes) {
+  Slots result;
   for (const std::size_t bytes : sizes) {
     if (bytes >= MemPool::kSmallest) ++result[bytes];
   }
@@ -30,7 +34,7 @@ MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size
     : memory_(std::move(memory)) {
   std::byte* next = memory_->data();
   for (const auto& [bytes, count] : slots(sizes)) {
-    Size size{bytes, next + count * BlockCache::whole_pages(bytes), {}};
+    Size size{bytes, next + count * BlockCache::whole_pages(bytes), next, {}};
     for (std::size_t i = count; i-- > 0;) size.free.push_back(next + i * BlockCache::whole_pages(bytes));
     next = size.end;
     sizes_.push_back(std::move(size));
@@ -40,10 +44,14 @@ MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size
 void* MemPool::take(std::size_t bytes) {
   if (bytes < kSmallest) return nullptr;
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
-                                     [](const Size& s, auto b) { return s.bytes < b; });
+                                     [](const Size& s, auto b) { return s.bytes > b; });
   if (size == sizes_.end() || size->bytes != bytes || size->free.empty()) return nullptr;
   void* const slot = size->free.back();
   size->free.pop_back();
+  if (slot == size->unused) {
+    size->unused += BlockCache::whole_pages(bytes);
+    use_huge_pages(static_cast<std::byte*>(slot), bytes);
+  }
   ++taken_;
   return slot;
 }

@@ -45,11 +45,12 @@ class MemPool final : public TensorPool {
   struct Size {
     std::size_t bytes;
     std::byte* end;
+    std::byte* unused;        ///< the first slot that nobody has taken yet; none lies before
     std::vector<void*> free;  ///< used from the end: caches may still hold the slot given back last
   };
 
   std::shared_ptr<SharedMemory> memory_;
-  std::vector<Size> sizes_;  ///< ascending
+  std::vector<Size> sizes_;  ///< the largest first: large slots begin on huge pages
   std::size_t taken_ = 0;
 };
 
@@ -101,17 +102,16 @@ class NodeMemory {
   /// no rank reads any slice. Collective.
   virtual void end_scatters() = 0;
 
-  /// Makes an array of which the ranks have one copy; each rank owns `share_bytes`, a multiple of
+  /// Makes rows of which the ranks have one copy; each rank owns `share_bytes` of each row, a multiple of
   /// `NodeArena::page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node cannot do it.
-  /// The array may outlive the communicator. Collective: every rank passes an equal size.
-  virtual std::shared_ptr<NodeArena> arena(std::size_t share_bytes) = 0;
-  /// Begins an update: returns when no rank uses the arrays any more. The shares then have what the ranks
-  /// have written to `NodeArena::whole`, and each rank may change its shares. Collective: all ranks pass one
-  /// list of arrays.
-  virtual void begin_update(std::span<NodeArena* const> arenas) = 0;
+  /// The rows may outlive the communicator. Collective: every rank passes equal sizes, at least one.
+  virtual std::shared_ptr<NodeArena> arena(std::span<const std::size_t> share_bytes) = 0;
+  /// Begins an update: returns when no rank uses the rows any more. The shares then have what the ranks have
+  /// written to `NodeArena::whole`, and each rank may change its shares. Collective.
+  virtual void begin_update(NodeArena& arena) = 0;
   /// Ends an update: returns when every rank has changed its shares; `NodeArena::whole` shows the new shares.
-  /// Collective: all ranks pass one list of arrays.
-  virtual void end_update(std::span<NodeArena* const> arenas) = 0;
+  /// Collective.
+  virtual void end_update(NodeArena& arena) = 0;
 };
 
 }  // namespace cxtrain

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cxtrain/base/huge_pages.h"
 #include "cxtrain/cluster/mpi_comm.h"
 
 namespace cxtrain {
@@ -75,16 +76,35 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Address& address) noexcep
 }
 
 std::shared_ptr<SharedMemory> SharedMemory::map(FileDescriptor file, std::size_t bytes) noexcept {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) return nullptr;
+  std::byte* const data = reserve_addresses(bytes);
+  if (data == nullptr) return nullptr;
+  if (mmap(data, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
+    munmap(data, bytes);
+    return nullptr;
+  }
   // A process without memory for this much is at its end.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
-  auto* memory = new SharedMemory(std::move(file), static_cast<std::byte*>(data), bytes);
+  auto* memory = new SharedMemory(std::move(file), data, bytes);
   return std::shared_ptr<SharedMemory>(memory);
 }
 
 bool SharedMemory::map_private(std::byte* address, std::size_t bytes) const noexcept {
   return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.get(), 0) != MAP_FAILED;
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::of_node(const MpiComm& node_comm, std::size_t bytes) {
+  for (const auto create_memory : {&create, &create_file}) {
+    const bool creates = node_comm.rank() == 0;
+    std::shared_ptr<SharedMemory> memory = creates ? create_memory(bytes) : nullptr;
+    Address address = memory != nullptr ? memory->address() : Address{};
+    node_comm.call(kSharing,
+                   [&](MPI_Comm node) { return MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, node); });
+    if (!creates && address.file >= 0) memory = open(address);
+    const bool everywhere = node_comm.on_all_ranks(kSharing, memory != nullptr);
+    if (memory != nullptr) memory->forget_name();  // everyone has opened it, or does not want it
+    if (everywhere) return memory;
+  }
+  return nullptr;
 }
 
 SharedMemory::~SharedMemory() {
@@ -107,13 +127,6 @@ SharedMemory::Address SharedMemory::address() const noexcept {
 
 std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes,
                                                    Backing first_choice) {
-  std::optional<SharedWindow> window = allocate_open(node_comm, bytes, first_choice);
-  if (window) window->close_files();
-  return window;
-}
-
-std::optional<SharedWindow> SharedWindow::allocate_open(const MpiComm& node_comm, std::size_t bytes,
-                                                        Backing first_choice) {
   std::optional<SharedWindow> window = made_of(first_choice, node_comm, bytes);
   if (!window && first_choice != Backing::file) window = made_of(Backing::file, node_comm, bytes);
   return window;
@@ -144,6 +157,7 @@ std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm
   const bool everywhere = node_comm.on_all_ranks(kSharing, complete);
   if (own_memory != nullptr) own_memory->forget_name();  // everyone has opened it, or does not want it
   if (!everywhere) return std::nullopt;
+  for (const std::shared_ptr<SharedMemory>& memory : window.memory_) memory->close_file();
   return window;
 }
 

@@ -37,6 +37,10 @@ class SharedMemory {
   /// container may have process numbers, or a /dev/shm, of its own.
   static std::shared_ptr<SharedMemory> open(const Address& address) noexcept;
 
+  /// Makes memory that every rank of a node maps. Collective over `node_comm`. Null, on all ranks, if the
+  /// node cannot do it.
+  static std::shared_ptr<SharedMemory> of_node(const MpiComm& node_comm, std::size_t bytes);
+
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -47,7 +51,8 @@ class SharedMemory {
   /// Maps the first `bytes` at this address, for this process alone: a write copies the page. Replaces what
   /// is mapped there. Returns false if the kernel refuses.
   bool map_private(std::byte* address, std::size_t bytes) const noexcept;
-  /// Closes the file: the memory stays mapped, and cannot be mapped once more.
+  /// Closes the file: the memory stays mapped, and cannot be mapped once more. A process may have a limited
+  /// number of open files.
   void close_file() noexcept { file_ = FileDescriptor(); }
   /// Removes the file's name: no process can open the file any more, and nothing is left when the last
   /// process ends.
@@ -75,10 +80,6 @@ class SharedWindow {
   /// the node can do neither.
   static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes,
                                               Backing first_choice = Backing::anonymous);
-  /// Allocates a window whose files are open, for `map_private`. A process may have a limited number of open
-  /// files: `close_files` ends this.
-  static std::optional<SharedWindow> allocate_open(const MpiComm& node_comm, std::size_t bytes,
-                                                   Backing first_choice = Backing::anonymous);
 
   std::size_t bytes() const noexcept { return bytes_; }
   Backing backing() const noexcept { return backing_; }
@@ -88,14 +89,6 @@ class SharedWindow {
   int rank() const noexcept { return rank_; }
   std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
-  /// Maps a rank's segment once more (`SharedMemory::map_private`). Its files are open.
-  bool map_private(int rank, std::byte* address, std::size_t bytes) const noexcept {
-    return memory_[static_cast<std::size_t>(rank)]->map_private(address, bytes);
-  }
-  /// Closes the segments' files; the memory stays mapped.
-  void close_files() noexcept {
-    for (const std::shared_ptr<SharedMemory>& memory : memory_) memory->close_file();
-  }
   /// This rank's segment, which may outlive the window.
   const std::shared_ptr<SharedMemory>& memory() const { return memory_[static_cast<std::size_t>(rank_)]; }
 

@@ -115,24 +115,24 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
   return pool;
 }
 
-std::shared_ptr<NodeArena> WindowCollectives::arena(std::size_t share_bytes) {
+std::shared_ptr<NodeArena> WindowCollectives::arena(std::span<const std::size_t> share_bytes) {
   if (num_nodes_ > 1 || local_size_ == 1) return nullptr;
-  std::optional<SharedWindow> shares =
-      SharedWindow::allocate_open(node_comm_, NodeArena::segment_bytes(share_bytes));
-  if (!shares) return nullptr;
-  std::shared_ptr<NodeArena> arena = NodeArena::map(std::move(*shares));
-  return node_comm_.on_all_ranks("an array for the ranks of a node", arena != nullptr) ? arena : nullptr;
+  std::shared_ptr<SharedMemory> memory =
+      SharedMemory::of_node(node_comm_, NodeArena::bytes_for(share_bytes, local_size_));
+  if (memory == nullptr) return nullptr;
+  std::shared_ptr<NodeArena> arena = NodeArena::map(std::move(memory), share_bytes, local_rank_, local_size_);
+  return node_comm_.on_all_ranks("rows for the ranks of a node", arena != nullptr) ? arena : nullptr;
 }
 
-void WindowCollectives::begin_update(std::span<NodeArena* const> arenas) {
-  for (NodeArena* arena : arenas) arena->find_written();
-  barrier_.wait("begin_update");  // nobody uses the arrays
-  for (NodeArena* arena : arenas) arena->take_over_written();
+void WindowCollectives::begin_update(NodeArena& arena) {
+  arena.find_written();
+  barrier_.wait("begin_update");  // nobody uses the rows
+  arena.take_over_written();
 }
 
-void WindowCollectives::end_update(std::span<NodeArena* const> arenas) {
+void WindowCollectives::end_update(NodeArena& arena) {
   barrier_.wait("end_update");  // every share is written
-  for (NodeArena* arena : arenas) arena->drop_copies();
+  arena.drop_copies();
 }
 
 std::optional<WindowCollectives::Location> WindowCollectives::find_anywhere(const void* address) const {

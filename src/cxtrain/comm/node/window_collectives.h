@@ -98,9 +98,9 @@ class WindowCollectives final : public NodeMemory {
                          std::optional<at::ScalarType> wire) override;
   void begin_scatter(Scatter scatter, ReduceOp op) override;
   void end_scatters() override;
-  std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
-  void begin_update(std::span<NodeArena* const> arenas) override;
-  void end_update(std::span<NodeArena* const> arenas) override;
+  std::shared_ptr<NodeArena> arena(std::span<const std::size_t> share_bytes) override;
+  void begin_update(NodeArena& arena) override;
+  void end_update(NodeArena& arena) override;
 
   struct Window {
     SharedWindow memory;

@@ -1,0 +1,46 @@
+#include "cxtrain/base/huge_pages.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+#include "cxtrain/base/align.h"
+
+namespace cxtrain {
+namespace {
+
+/// MADV_COLLAPSE, which headers before Linux 6.1 do not have.
+constexpr int kCollapse = 25;
+
+std::byte* next_huge_page(std::byte* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return address + (round_up(at, std::uintptr_t{kHugePage}) - at);
+}
+
+}  // namespace
+
+std::byte* reserve_addresses(std::size_t bytes) noexcept {
+  const std::size_t reserved = bytes + kHugePage;
+  void* const memory = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(memory);
+  std::byte* const begin = next_huge_page(first);
+  // munmap wants the bytes from a page on; it rounds their end up.
+  if (begin > first) munmap(first, static_cast<std::size_t>(begin - first));
+  constexpr std::size_t kPage = 4096;
+  std::byte* const end = begin + round_up(bytes, kPage);
+  if (end < first + reserved) munmap(end, static_cast<std::size_t>(first + reserved - end));
+  return begin;
+}
+
+void use_huge_pages(std::byte* data, std::size_t bytes) noexcept {
+  std::byte* const begin = next_huge_page(data);
+  if (begin + kHugePage > data + bytes) return;
+  const std::size_t count = static_cast<std::size_t>(data + bytes - begin) / kHugePage;
+  // The kernel wants one small page to be there.
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<void>(*static_cast<volatile std::byte*>(begin + i * kHugePage));
+  madvise(begin, count * kHugePage, kCollapse);
+}
+
+}  // namespace cxtrain
