@@ -1,6 +1,7 @@
 #include "cxtrain/base/huge_pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -20,16 +21,15 @@ std::byte* next_huge_page(std::byte* address) {
 }  // namespace
 
 std::byte* reserve_addresses(std::size_t bytes) noexcept {
-  const std::size_t reserved = bytes + kHugePage;
-  void* const memory = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const std::size_t pages = round_up(bytes, static_cast<std::size_t>(getpagesize()));
+  void* const memory =
+      mmap(nullptr, pages + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   auto* const first = static_cast<std::byte*>(memory);
   std::byte* const begin = next_huge_page(first);
-  // munmap wants the bytes from a page on; it rounds their end up.
-  if (begin > first) munmap(first, static_cast<std::size_t>(begin - first));
-  constexpr std::size_t kPage = 4096;
-  std::byte* const end = begin + round_up(bytes, kPage);
-  if (end < first + reserved) munmap(end, static_cast<std::size_t>(first + reserved - end));
+  const auto before = static_cast<std::size_t>(begin - first);
+  if (before > 0) munmap(first, before);
+  munmap(begin + pages, kHugePage - before);
   return begin;
 }
 
