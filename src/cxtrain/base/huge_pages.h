@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-/// Pages of 2 MiB in place of 4 KiB: the processor translates fewer addresses. Steps that read each parameter
-/// once are 2 to 4 % shorter (benchmarks/RESULTS.md, zero).
+/// Pages of 2 MiB in place of 4 KiB: the processor translates fewer addresses. A step of `zero` is 2 %
+/// shorter with them (benchmarks/RESULTS.md, zero).
 namespace cxtrain {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
