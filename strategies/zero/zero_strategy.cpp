@@ -259,12 +259,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
   /// Returns whether the node has room for one copy of the parameters. Collective over the group.
   bool can_map(const std::vector<NamedTensor>& parameters) {
     if (group().size() == 1) return true;
-    if (group().node_memory() == nullptr) return false;
-    std::size_t share_bytes = 0;
-    for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes))
-      share_bytes +=
-          static_cast<std::size_t>(row.plan.share) * parameters[row.parameters.front()].tensor.itemsize();
-    return group().node_memory()->arena({&share_bytes, 1}) != nullptr;
+    const std::vector<DividedRow> rows = divided_rows(parameters, group().size(), args_.bucket_bytes);
+    return one_copy_of(rows, parameters, group()) != nullptr;
   }
 
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }

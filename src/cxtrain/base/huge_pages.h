@@ -12,10 +12,11 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 /// caller maps memory over them and ends with `munmap`. Null if the kernel refuses.
 std::byte* reserve_addresses(std::size_t bytes) noexcept;
 
-/// Puts huge pages behind shared memory, which is mapped from a multiple of `kHugePage` on and keeps its
-/// values: those that lie wholly in [data, data + bytes). The kernel does so whatever its setting for shared
-/// memory is, from Linux 6.1 on (madvise(2), MADV_COLLAPSE); where the kernel refuses, the small pages stay.
-/// A page of which nothing has been touched is touched.
+/// Puts huge pages behind the shared memory in [data, data + bytes), except where a huge page would reach
+/// beyond the memory's ends. The memory is mapped from a multiple of `kHugePage` on, and keeps its values.
+/// Memory that nobody has touched yet is taken now. Linux 6.1 and later put huge pages there whatever the
+/// system's setting for shared memory is (madvise(2), MADV_COLLAPSE). If the kernel refuses, small pages
+/// stay.
 void use_huge_pages(std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace cxtrain

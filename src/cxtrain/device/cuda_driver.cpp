@@ -139,7 +139,7 @@ std::optional<CudaView> read_gpus_from_driver_in_child(const char* library, int 
         try {
           return to_message(read_gpus_from_driver(library).value_or(CudaView{}));
         } catch (...) {
-          return std::string();  // which is no message: the parent reports a failure
+          return std::string();  // the parent finds no view in an empty text, and reports a failure
         }
       },
       most_seconds);

@@ -51,7 +51,7 @@ constexpr bool kHasMoments = std::is_same_v<Rule, Adam> || std::is_same_v<Rule, 
 /// Zeros like each piece, one after the other in one block of memory, which has more huge pages than a block
 /// for each would have. The pieces have one dtype and device.
 std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
-  constexpr std::int64_t kAligned = kCacheLine;  // elements, for kernels that load vectors
+  constexpr std::int64_t kAligned = kCacheLine;  // elements: a cache line or more in any dtype
   std::int64_t total = 0;
   for (const Piece& piece : pieces) total += round_up(piece.values.numel(), kAligned);
   const at::Tensor block = at::zeros({total}, pieces.front().values.options().requires_grad(false));

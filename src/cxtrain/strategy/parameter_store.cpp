@@ -40,8 +40,8 @@ ParameterStore::ParameterStore(std::vector<NamedTensor> parameters, const Precis
       parameters_[i].divided = true;
       parts[i] = row.part(k, parameters_[i].named, group_->rank());
     }
-    one_copy_ = row.one_copy.get();
   }
+  if (!rows_.empty()) one_copy_ = rows_.front().one_copy.get();  // one array has all rows
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].divided || parts[i].range.size() > 0) add_piece(i, std::move(parts[i]));
   }

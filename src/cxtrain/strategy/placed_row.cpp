@@ -20,19 +20,6 @@ at::Tensor place_in(const at::Tensor& memory, std::int64_t first, at::IntArrayRe
       begin, sizes, [memory](void*) {}, memory.options());
 }
 
-/// Returns memory of the rows with one copy for all ranks of the group; null if the ranks cannot share it.
-std::shared_ptr<NodeArena> one_copy_of(const std::vector<DividedRow>& rows,
-                                       const std::vector<NamedTensor>& parameters, Communicator& group) {
-  if (rows.empty() || group.node_memory() == nullptr) return nullptr;
-  std::vector<std::size_t> share_bytes;
-  for (const DividedRow& row : rows) {
-    const at::Tensor& first = parameters[row.parameters[0]].tensor;
-    if (!first.is_cpu()) return nullptr;
-    share_bytes.push_back(static_cast<std::size_t>(row.plan.share) * first.itemsize());
-  }
-  return group.node_memory()->arena(share_bytes);
-}
-
 at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
                      const std::shared_ptr<NodeArena>& arena) {
   return at::from_blob(
@@ -80,6 +67,18 @@ std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters) {
     names.push_back(name);
   }
   return names;
+}
+
+std::shared_ptr<NodeArena> one_copy_of(const std::vector<DividedRow>& rows,
+                                       const std::vector<NamedTensor>& parameters, Communicator& group) {
+  if (rows.empty() || group.node_memory() == nullptr) return nullptr;
+  std::vector<std::size_t> share_bytes;
+  for (const DividedRow& row : rows) {
+    const at::Tensor& first = parameters[row.parameters[0]].tensor;
+    if (!first.is_cpu()) return nullptr;
+    share_bytes.push_back(static_cast<std::size_t>(row.plan.share) * first.itemsize());
+  }
+  return group.node_memory()->arena(share_bytes);
 }
 
 bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, World& world) {

@@ -35,6 +35,11 @@ std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
 /// one. Collective.
 bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, World& world);
 
+/// Returns memory for the rows of these parameters, with one copy for all ranks of the group. Null, on all
+/// ranks, if the ranks cannot share memory. Collective over the group.
+std::shared_ptr<NodeArena> one_copy_of(const std::vector<DividedRow>& rows,
+                                       const std::vector<NamedTensor>& parameters, Communicator& group);
+
 /// Moves the parameters that can be divided into memory of the group's communicator, row after row
 /// (`divided_rows(parameters, group.size(), row_bytes)`). Where the ranks of the group share a node, they
 /// have one copy of all rows (`NodeArena`). The memory lives as long as the parameters. All ranks of the

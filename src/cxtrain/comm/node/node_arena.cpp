@@ -69,7 +69,7 @@ NodeArena::~NodeArena() { munmap(whole_, bytes_of_rows()); }
 /// Writes to the first page of the first own share, looks for the page, and drops the copy.
 bool NodeArena::reports_copied_pages() {
   Row& row = rows_.front();
-  std::byte* const first = whole_ + own_begin(row, rank_);
+  std::byte* const first = whole_ + share_begin(row, rank_);
   const volatile std::byte* const before = first + page_bytes() - 1;
   static_cast<void>(*before);  // a page that has been read is not a copy
   if (!pagemap_ || !find_written(row) || !row.written.empty()) return false;
@@ -94,7 +94,7 @@ void NodeArena::use_huge_pages() noexcept {
 bool NodeArena::find_written(Row& row) {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62,
                           kOfFile = std::uint64_t{1} << 61;
-  const std::size_t first = own_begin(row, rank_);
+  const std::size_t first = share_begin(row, rank_);
   const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(whole_ + first) / page_bytes() *
                                      sizeof(std::uint64_t));
   auto* const to = reinterpret_cast<std::byte*>(pages_.data());
@@ -149,7 +149,7 @@ void NodeArena::drop_copies() {
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (rank == rank_ || took_over(rank, row) == 0) continue;
-      madvise(whole_ + own_begin(rows_[row], rank), rows_[row].share, MADV_DONTNEED);
+      madvise(whole_ + share_begin(rows_[row], rank), rows_[row].share, MADV_DONTNEED);
     }
   }
 }

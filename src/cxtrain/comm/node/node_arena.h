@@ -12,8 +12,8 @@
 
 namespace cxtrain {
 
-/// Rows of memory with one copy for all ranks of a node. Each rank owns a share of each row: an equal part,
-/// of whole pages.
+/// Rows of memory with one copy for all ranks of a node. Each rank owns a share of each row. The shares of a
+/// row have equal sizes, and each is a number of whole pages.
 ///
 /// A rank sees a row in two ways. `own` is the rank's share, which every rank of the node sees. `whole` is a
 /// private mapping of all shares: a write there copies the page for this rank (copy-on-write), as if the rank
@@ -35,7 +35,7 @@ class NodeArena {
   NodeArena& operator=(const NodeArena&) = delete;
 
   std::byte* whole(std::size_t row) const noexcept { return whole_ + rows_[row].begin; }
-  std::byte* own(std::size_t row) const noexcept { return memory_->data() + own_begin(rows_[row], rank_); }
+  std::byte* own(std::size_t row) const noexcept { return memory_->data() + share_begin(rows_[row], rank_); }
 
   /// Puts huge pages behind the rows: this rank does a part of the work. Every rank has filled its shares, so
   /// that the kernel finds near which processor most of a page lies.
@@ -59,13 +59,11 @@ class NodeArena {
 
   NodeArena(std::shared_ptr<SharedMemory> memory, std::vector<Row> rows, FileDescriptor pagemap,
             std::byte* whole, int rank, int ranks);
-  static std::size_t own_begin(const Row& row, int rank) {
+  static std::size_t share_begin(const Row& row, int rank) {
     return row.begin + static_cast<std::size_t>(rank) * row.share;
   }
   bool map_whole() noexcept { return memory_->map_private(whole_, bytes_of_rows()); }
-  std::size_t bytes_of_rows() const noexcept {
-    return rows_.back().begin + static_cast<std::size_t>(ranks_) * rows_.back().share;
-  }
+  std::size_t bytes_of_rows() const noexcept { return share_begin(rows_.back(), ranks_); }
   bool reports_copied_pages();
   bool find_written(Row& row);
   /// Whether a rank has taken pages of a row over in this update. Lies behind the rows.
