@@ -171,7 +171,7 @@ void PipelineStrategy::place(Trainable& module, const StrategyContext& context) 
            .stages = args_.stages == 0 ? ranks : static_cast<int>(args_.stages)};
   parts_ = parts_of_chain(*blocks_, args_, grid_.stages);
   LocalStrategy::place(module, context);
-  blocks_->take_kept();  // nothing is kept of parameters that other stages have
+  blocks_->kept().clear();  // nothing is kept of parameters that other stages have
   model_.emplace(module, *blocks_, grid_, parts_);
 }
 

@@ -299,15 +299,35 @@ std::vector<NamedTensor> GatheredModel::deal_out() {
   return dealt;
 }
 
-void GatheredModel::restore() {
+template <class Wanted>
+void GatheredModel::make_whole(const Wanted& wanted) {
   const at::NoGradGuard no_grad;
   for (Row& row : rows_) {
+    const auto changes = [&](std::size_t i) { return !entries_[i].kept && wanted(entries_[i]); };
+    if (std::none_of(row.entries().begin(), row.entries().end(), changes)) continue;
     const Held held(*this, row);
     for (const std::size_t i : row.entries()) {
+      if (!changes(i)) continue;
       Entry& entry = entries_[i];
-      if (!std::exchange(entry.kept, true)) entry.named.tensor.set_data(entry.whole.clone());
+      entry.kept = true;
+      entry.named.tensor.set_data(entry.whole.clone());
     }
   }
+}
+
+void GatheredModel::restore() {
+  make_whole([](const Entry&) { return true; });
+}
+
+std::vector<Piece> GatheredModel::give_back_shards() {
+  // A tensor of one element cannot be hollow.
+  make_whole([](const Entry& entry) { return entry.named.tensor.numel() == 1; });
+  std::vector<Piece> shards;
+  for (const Entry& entry : entries_) {
+    if (entry.row && !entry.kept)
+      shards.push_back(rows_[*entry.row].shards.part(entry.place, entry.named, group_.rank()));
+  }
+  return shards;
 }
 
 SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,

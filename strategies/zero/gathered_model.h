@@ -69,6 +69,8 @@ class GatheredModel {
   std::vector<NamedTensor> deal_out();
   /// Makes every parameter whole on every rank, for good.
   void restore();
+  /// Leaves the parameters hollow, and returns this rank's shards of them (`Blocks::kept`).
+  std::vector<Piece> give_back_shards();
 
  private:
   /// A parameter or buffer.
@@ -102,6 +104,9 @@ class GatheredModel {
   void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
                 std::span<const Piece> kept);
   void divide(Entry& entry);
+  /// Makes the divided parameters that `wanted` asks for whole on every rank, for good. Collective.
+  template <class Wanted>
+  void make_whole(const Wanted& wanted);
   void gather(Row& row);
   void use(Row& row);
   void leave(Row& row);

@@ -1,5 +1,7 @@
 #include "zero_strategy.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -15,9 +17,11 @@
 #include "cxtrain/config/fields.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/divided_rows.h"
+#include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/parameter_store.h"
 #include "cxtrain/trainer/module.h"
 #include "gathered_model.h"
+#include "parts_of_rows.h"
 #include "sharded_gradients.h"
 #include "traits.h"
 
@@ -81,23 +85,26 @@ class ZeroStrategy final : public ReplicatedStrategy {
     place_ = parameter_place_of(context.plan);
     if (gathers_blocks(place_) && module.blocks() == nullptr) throw ConfigError({no_blocks()});
     LocalStrategy::place(module, context);
-    if (Blocks* const blocks = module.blocks()) kept_ = blocks->take_kept();
   }
 
   void connect() override {
     ReplicatedStrategy::connect();
-    const bool in_parts = divides_parameters() && context_->world.any_rank(!kept_.empty());
+    Blocks* const blocks = module_->blocks();
+    std::vector<Piece> kept = blocks != nullptr ? std::exchange(blocks->kept(), {}) : std::vector<Piece>();
+    const bool in_parts = divides_parameters() && context_->world.any_rank(!kept.empty());
     if (place_ == ParameterPlace::automatic && divides_parameters()) {
       place_ = ranks_of_node().node_memory() != nullptr ? ParameterPlace::mapped : ParameterPlace::all;
       // A model that was built for one copy on each node is in other parts.
       if (place_ == ParameterPlace::all && in_parts) throw_agreed(cannot_map());
     }
+    if (in_parts)
+      kept = parts_of_rows(module_->all_parameters(), std::move(kept), group(), context_->world,
+                           args_.bucket_bytes);
     if (gathers_blocks(place_)) {
-      gather_blocks();
+      gather_blocks(kept);
     } else if (in_parts) {
-      map_parts();
+      map_parts(kept);
     }
-    kept_.clear();
   }
 
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
@@ -141,12 +148,12 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   void teardown() override {
-    if (gathered_) {
-      release_exchanges();
-      if (whole_at_start()) gathered_->model.restore();
-      gathered_.reset();
-      module_->blocks()->set_whole(whole_at_start());
-    }
+    release_exchanges();
+    if (gathered_ && whole_at_start()) gathered_->model.restore();
+    if (!whole_at_start())
+      module_->blocks()->kept() = gathered_ ? gathered_->model.give_back_shards() : mapped_parts();
+    gathered_.reset();
+    if (Blocks* const blocks = module_->blocks()) blocks->set_whole(whole_at_start());
     ReplicatedStrategy::teardown();
   }
 
@@ -240,20 +247,35 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   /// Collective.
-  void gather_blocks() {
+  void gather_blocks(std::span<const Piece> kept) {
     Blocks* const blocks = module_->blocks();
     if (blocks == nullptr) throw_agreed(no_blocks());
     require_divisible(module_->all_parameters());
-    gathered_.emplace(*module_, *blocks, group(), args_.bucket_bytes, kept_);
+    gathered_.emplace(*module_, *blocks, group(), args_.bucket_bytes, kept);
     blocks->set_whole(false);
     give_back_freed_memory();
   }
   /// Gives the ranks of a node one copy of a model that they have in parts. Collective.
-  void map_parts() {
+  void map_parts(std::span<const Piece> kept) {
     const std::vector<NamedTensor> parameters = module_->all_parameters();
     require_divisible(parameters);
     if (context_->world.any_rank(!can_map(parameters))) throw_agreed(cannot_map());
-    place_rows(parameters, group(), args_.bucket_bytes, kept_);
+    place_rows(parameters, group(), args_.bucket_bytes, kept);
+    module_->blocks()->set_whole(true);
+  }
+  /// Leaves the parameters hollow, and returns this rank's parts of them.
+  std::vector<Piece> mapped_parts() {
+    const at::NoGradGuard no_grad;
+    const std::vector<NamedTensor> parameters = module_->all_parameters();
+    std::vector<Piece> parts;
+    for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes)) {
+      for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+        const auto& [name, tensor] = parameters[row.parameters[k]];
+        const ElementRange own = row.plan.shards[static_cast<std::size_t>(group().rank())][k];
+        if (std::optional<Piece> part = keep_part(name, tensor, own)) parts.push_back(*std::move(part));
+      }
+    }
+    return parts;
   }
 
   /// Returns whether the node has room for one copy of the parameters. Collective over the group.
@@ -293,7 +315,6 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   const ZeroArgs args_;
   ParameterPlace place_ = ParameterPlace::automatic;
-  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, until `connect`
   std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 

@@ -226,7 +226,7 @@ bool resumes_or_is_refused(const Folder& folder) {
     std::vector<NamedTensor> model;
     for (const auto& [name, entry] : reader.model())
       model.push_back({name, at::empty(entry->shape, at::TensorOptions(entry->dtype))});
-    reader.read_model(model);
+    reader.read_model(whole_pieces(model));
     for (int rank = 0; rank < std::min(manifest.world_size, 3); ++rank)
       attempt([&] { look_at_all(reader.state(rank)); });
     attempt([&] { look_at_all(reshard_state(reader, world)); });

@@ -4,6 +4,8 @@
 #include <torch/nn/init.h>
 #include <torch/nn/modules/linear.h>
 
+#include <utility>
+
 #include "cxtrain/tensor/hollow.h"
 #include "cxtrain/trainer/chain_module.h"
 #include "support/catch.h"
@@ -55,14 +57,13 @@ TEST_CASE("a chain is built block by block, and a rank keeps its ranges of the v
   CHECK(whole.in_memory == std::vector<bool>{true, true, true});
   CHECK(parts.in_memory == std::vector<bool>{false, false, false});
 
-  const std::vector<Piece> kept = trainable(parts).blocks()->take_kept();
+  const std::vector<Piece> kept = std::exchange(trainable(parts).blocks()->kept(), {});
   REQUIRE(kept.size() == 3);  // layers.2.weight is whole
   CHECK(kept[0].values.equal(whole.layers[0]->weight.detach().view(-1).slice(0, 100, 300)));
   CHECK(kept[1].values.numel() == 0);
   CHECK(kept[2].values.equal(whole.layers[1]->bias.detach().slice(0, 5, 9)));
   CHECK(parts.layers[0]->bias.equal(whole.layers[0]->bias));
   CHECK(parts.layers[2]->weight.equal(whole.layers[2]->weight));
-  CHECK(trainable(parts).blocks()->take_kept().empty());
   CHECK(is_hollow(parts.parameters().back()));  // the weights of the first block
   CHECK(keep.left_alone(parts));
 }
@@ -89,7 +90,7 @@ TEST_CASE("models that are built without ranges to keep are whole", "[strategy]"
   }
   LinearChain whole;
   CHECK(KeepRanges::current() == nullptr);
-  CHECK(trainable(whole).blocks()->take_kept().empty());
+  CHECK(trainable(whole).blocks()->kept().empty());
   CHECK_FALSE(is_hollow(whole.layers[0]->weight));
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "checkpoint/weights_support.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/data/dataset_views.h"
@@ -243,18 +244,19 @@ TEST_CASE("hooks see which call of the trainer runs") {
   CHECK(stages.seen.back() == Stage::test);
 }
 
-TEST_CASE("a model is initialised once, before anything else") {
+TEST_CASE("a model gets the weights that the options name once, before anything else") {
   KeptRuns setting;
-  Regression model;
+  setting.options.model_weights.path =
+      setting.dir.write("weights", test::safetensors_of({{"second.bias", at::full({2}, 7)}}));
+  setting.options.model_weights.strict = false;
+  Regression model({.optimizer = Sgd{.lr = 0}});
   Trainer trainer(setting.world, setting.options);
-  int calls = 0;
-  trainer.set_initialize([&](Module& given) {
-    ++calls;
-    CHECK(&given == &model);
-  });
   trainer.fit(model, setting.data);
+  CHECK(model.second->bias.equal(at::full({2}, 7.F)));
+  const at::NoGradGuard no_grad;
+  model.second->bias.zero_();
   trainer.test(model, setting.data);
-  CHECK(calls == 1);
+  CHECK(model.second->bias.equal(at::zeros({2})));
 }
 
 TEST_CASE("a prediction leaves a file with its rows and the samples that they belong to") {

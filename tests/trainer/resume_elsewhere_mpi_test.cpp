@@ -50,7 +50,7 @@ Tensors tensors_of(const std::string& path) {
   std::vector<NamedTensor> model;
   for (const auto& [name, entry] : reader.model())
     model.push_back({name, at::empty(entry->shape, entry->dtype)});
-  reader.read_model(model);
+  reader.read_model(whole_pieces(model));
   for (const auto& [name, tensor] : model) tensors[name] = tensor;
   std::map<std::string, std::vector<Piece>> pieces;
   for (int rank = 0; rank < manifest.world_size; ++rank)

@@ -278,3 +278,9 @@ class UNet : public cxtrain::BlockModule {
   Encoder fine_{nullptr}, coarse_{nullptr};
   Decoder decoder_{nullptr};
 };
+
+void train_in_parts(cxtrain::Trainer& trainer, cxtrain::DataModule& data) {
+  const auto net = trainer.init_module<Net>();  // passes its arguments to the constructor
+  trainer.fit(*net, data);
+  trainer.test(*net, data, {.ckpt_path = "best"});
+}

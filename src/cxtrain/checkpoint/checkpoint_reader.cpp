@@ -68,27 +68,31 @@ std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {
   return tensors;
 }
 
-void CheckpointReader::read_model(std::span<const NamedTensor> tensors) const {
+void CheckpointReader::read_model(std::span<const Piece> pieces) const {
   const at::NoGradGuard no_grad;
-  for (const File& each : model_files_) {
-    for (const NamedTensor& named : tensors) {
-      const SafetensorsEntry* entry = each->find(named.name);
-      if (entry != nullptr) at::Tensor(named.tensor).copy_(each->read(*entry));
-    }
+  for (const Piece& piece : pieces) {
+    const Piece stored{.name = piece.name,
+                       .values = {},
+                       .shape = piece.shape,
+                       .range = piece.range,
+                       .stored = values_in_model(piece)};
+    fill_pieces({&piece, 1}, {&stored, 1});
   }
+}
+
+std::shared_ptr<const StoredValues> CheckpointReader::values_in_model(const Piece& piece) const {
+  for (const File& each : model_files_) {
+    if (const SafetensorsEntry* entry = each->find(piece.name))
+      return std::make_shared<RangeOfFile>(each, *entry, piece);
+  }
+  throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name,
+                        MessageCode::model_mismatch);
 }
 
 std::shared_ptr<const StoredValues> CheckpointReader::values_of(const Piece& piece,
                                                                 const std::string& file_name,
                                                                 const std::string& key) {
-  if (file_name.empty()) {
-    for (const File& each : model_files_) {
-      if (const SafetensorsEntry* entry = each->find(piece.name))
-        return std::make_shared<RangeOfFile>(each, *entry, piece);
-    }
-    throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name,
-                          MessageCode::model_mismatch);
-  }
+  if (file_name.empty()) return values_in_model(piece);
   const File& stored = file(file_name);
   const SafetensorsEntry* entry = stored->find(key);
   if (entry == nullptr)

@@ -23,8 +23,9 @@ class CheckpointReader {
   const std::string& path() const { return path_; }
   /// Names, dtypes and shapes of the model's parameters and buffers, by name.
   std::map<std::string, const SafetensorsEntry*> model() const;
-  /// Copies the stored values into tensors of the same names and shapes.
-  void read_model(std::span<const NamedTensor> tensors) const;
+  /// Fills pieces of the model's parameters and buffers with the stored values. Throws CheckpointError if the
+  /// checkpoint lacks a tensor.
+  void read_model(std::span<const Piece> pieces) const;
   /// Returns the state that rank `rank` of the saved training has written. The tensors stay in the files, and
   /// the result keeps the files open. Throws CheckpointError for a checkpoint of weights only.
   StateDict state(int rank);
@@ -32,6 +33,7 @@ class CheckpointReader {
  private:
   using File = std::shared_ptr<const SafetensorsFile>;
   const File& file(const std::string& name);
+  std::shared_ptr<const StoredValues> values_in_model(const Piece& piece) const;
   std::shared_ptr<const StoredValues> values_of(const Piece& piece, const std::string& file_name,
                                                 const std::string& key);
 

@@ -8,7 +8,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
-#include "cxtrain/checkpoint/load_weights.h"
+#include "cxtrain/checkpoint/name_map.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/field_text.h"
 #include "cxtrain/optim/overrides.h"
@@ -151,17 +151,6 @@ void choose_model(const Registry& registry, bool given, Options& options, std::v
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components) {
   return registry.make<Module>(options.model.name, components.model);
-}
-
-void load_initial_weights(Module& model, const WeightsOptions& weights) {
-  if (weights.path.empty()) return;
-  MatchedWeights matched(model, weights.path, weights_selection(weights));
-  matched.load(model, "");
-  matched.report();
-}
-
-WeightsSelection weights_selection(const WeightsOptions& weights) {
-  return {.names = NameMap::parse(weights.map), .prefix = weights.prefix, .strict = weights.strict};
 }
 
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,

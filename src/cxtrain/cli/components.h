@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/registry.h"
@@ -41,11 +40,6 @@ void choose_model(const Registry& registry, bool given, Options& options, std::v
 /// The model that the options name, without the weights that they name.
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components);
-/// Loads the weights that the options name into the model, and reports what was left out. Does nothing where
-/// the options name none. Throws CheckpointError where the weights cannot be read or do not fit.
-void load_initial_weights(Module& model, const WeightsOptions& weights);
-/// Returns the selection of stored tensors that the options name.
-WeightsSelection weights_selection(const WeightsOptions& weights);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,
                                       const Components& components, Module& model);

@@ -22,7 +22,6 @@
 #include "cxtrain/cli/completion.h"
 #include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/components.h"
-#include "cxtrain/cli/divided_model.h"
 #include "cxtrain/cli/doctor_command.h"
 #include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
@@ -46,11 +45,12 @@
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/sparkline.h"
 #include "cxtrain/report/terminal.h"
+#include "cxtrain/tensor/hollow.h"
 #include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
+#include "cxtrain/trainer/init_module.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -122,11 +122,6 @@ bool only_prints(const ParsedCommandLine& command) {
          subcommand.kind == Subcommand::Kind::phrase;
 }
 
-/// "model.hidden=7, model.lr=1": for messages.
-std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
-  return joined(arguments, ", ", [&](const auto& each) { return prefix + each.first + "=" + each.second; });
-}
-
 /// Returns the setups of the model's optimizers, and leaves the same parameters frozen as before:
 /// `configure_optimizers` may freeze some, and strategies lay out memory before a fit calls it.
 std::vector<NamedOptimizer> setups_ahead_of_fit(Module& model, const Options& options) {
@@ -138,13 +133,13 @@ std::vector<NamedOptimizer> setups_ahead_of_fit(Module& model, const Options& op
   return setups;
 }
 
-/// What is wrong about training this model, before a folder is made for the run. `whole`: this rank has all
-/// parameters.
-void check_fit(Module& model, const Options& options, bool whole) {
-  double parameters = 0;
-  for (const NamedTensor& named : model.all_parameters())
-    parameters += static_cast<double>(named.tensor.numel());
-  if (whole) require_memory_for("model", parameters);
+/// What is wrong about training this model, before a folder is made for the run.
+void check_fit(Module& model, const Options& options) {
+  double here = 0;  // other elements lie on other ranks
+  for (const NamedTensor& named : model.all_parameters()) {
+    if (!is_hollow(named.tensor)) here += static_cast<double>(named.tensor.numel());
+  }
+  require_memory_for("model", here);
   // Arguments of an optimizer or schedule that only the model names.
   const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
   if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
@@ -166,58 +161,26 @@ std::unique_ptr<Module> make_seeded_model(const Request& request) {
 struct Trained {
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
-  std::vector<std::string> blocks = {};  ///< `DividedModel::blocks`
 };
 
-/// Facts by which a rank of a plan builds its part of a model.
-struct PartOfModel {
-  const Plan& plan;
-  int rank;
-  std::optional<ChosenCheckpoint> checkpoint = {};  ///< to evaluate; absent: the initial weights count
-};
-
-/// The options, with the checkpoint to evaluate in the place of the initial weights.
-Options options_of_build(const Options& options, const std::optional<PartOfModel>& part) {
-  Options values = options;
-  if (part && part->checkpoint) {
-    values.model_weights = WeightsOptions();
-    values.model_weights.path = part->checkpoint->path;
-  }
-  return values;
+std::unique_ptr<DataModule> build_data(const Request& request, Module& model) {
+  const Options& options = request.options();
+  std::unique_ptr<DataModule> data;
+  build_within_memory("data", arguments_text("data.", options.data.args),
+                      [&] { data = make_data(request.registry, options, request.components, model); });
+  return data;
 }
 
-/// The rank's part of the model; a null model: the rank has to build the whole model.
-DividedModel build_part(const PartOfModel& part, const Options& options,
-                        const std::function<std::unique_ptr<Module>()>& make) {
-  if (part.checkpoint) {
-    const ShapesOnly shapes;
-    require_model_of(real_filesystem(), *part.checkpoint, trainable(*make()));
-  }
-  return build_divided_model(part.plan, part.rank, options, make);
-}
-
-/// The model and the data that the options ask for; what their constructors and a fit's settings are refused
-/// for comes out as an Error. The data is not read yet. `part`: of the model, if that is enough; absent: the
-/// whole model is built.
-Trained build_components(const Request& request, const std::optional<PartOfModel>& part = {}) {
-  const Options options = options_of_build(request.options(), part);
+/// The whole model and the data that the options ask for; what their constructors and a fit's settings are
+/// refused for comes out as an Error. The data is not read yet.
+Trained build_components(const Request& request) {
+  const Options& options = request.options();
   Trained built;
-  bool whole = false;
-  build_within_memory("model", arguments_text("model.", options.model.args), [&] {
-    const auto make = [&] { return make_seeded_model(request); };
-    if (part) {
-      DividedModel divided = build_part(*part, options, make);
-      built.model = std::move(divided.model);
-      built.blocks = std::move(divided.blocks);
-    }
-    whole = built.model == nullptr;
-    if (whole) built.model = make();
-  });
-  if (whole) load_initial_weights(*built.model, options.model_weights);
-  build_within_memory("data", arguments_text("data.", options.data.args), [&] {
-    built.data = make_data(request.registry, options, request.components, *built.model);
-  });
-  if (options.subcommand == "fit" || options.subcommand == "plan") check_fit(*built.model, options, whole);
+  build_within_memory("model", arguments_text("model.", options.model.args),
+                      [&] { built.model = make_seeded_model(request); });
+  load_initial_weights(*built.model, options.model_weights);
+  built.data = build_data(request, *built.model);
+  if (options.subcommand == "fit" || options.subcommand == "plan") check_fit(*built.model, options);
   return built;
 }
 
@@ -370,16 +333,12 @@ RunSummary train_named(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   const auto make = [&] { return make_seeded_model(request); };
   trainer.set_replica_factory(make);
-  Trained built;
-  PartOfModel part{.plan = trainer.plan(), .rank = world.rank()};
-  // A whole model gets these values later, from the trainer.
-  if (options.subcommand != "fit" && world.any_rank(keeps_part_of_model(part.plan, part.rank, make))) {
-    part.checkpoint = checkpoint_to_evaluate(world, real_filesystem(), options);
-  }
-  run_agreed(world, [&] { built = build_components(request, part); });
-  require_same_blocks(built.blocks, world);
-  Module* const model = built.model.get();
-  DataModule* const data = built.data.get();
+  const std::unique_ptr<Module> model = trainer.init_module(make);
+  std::unique_ptr<DataModule> data;
+  run_agreed(world, [&] {
+    data = build_data(request, *model);
+    if (options.subcommand == "fit") check_fit(*model, options);
+  });
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
   if (options.subcommand == "predict") return trainer.predict(*model, *data);
@@ -452,7 +411,6 @@ void print_result(const World& world, const RunSummary& summary, const Trainer& 
 /// The program's own training. Returns its exit status.
 int train_own(World& world, Trainer& trainer, const Request& request) {
   const Options& options = request.options();
-  trainer.set_initialize([&options](Module& model) { load_initial_weights(model, options.model_weights); });
   seed_everything(options.seed.value_or(0));  // every rank builds the same model
   try {
     request.program.work(trainer);

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "cxtrain/strategy/blocks.h"
+#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
@@ -32,16 +34,13 @@ std::vector<Piece> KeepRanges::keep(torch::nn::Module& block, const std::string&
   finish_(block, prefix);
   std::vector<Piece> kept;
   for (const auto& parameter : block.named_parameters()) {
-    at::Tensor tensor = parameter.value();
-    if (is_hollow(tensor)) continue;
     const auto range = ranges_.of.find(prefix + parameter.key());
-    const bool divided = range != ranges_.of.end() && range->second.size() < tensor.numel();
-    if (!divided || tensor.numel() == 1 || !tensor.is_contiguous() || !tensor.is_floating_point()) continue;
-    found_nan_ = found_nan_ || has_nan(tensor);
-    Piece piece = part_of(range->first, tensor.detach(), range->second);
-    piece.values = piece.values.clone();
-    kept.push_back(std::move(piece));
-    tensor.set_data(hollow(tensor.sizes(), tensor));
+    if (range == ranges_.of.end()) continue;
+    const at::Tensor values = parameter.value().detach();
+    std::optional<Piece> part = keep_part(range->first, parameter.value(), range->second);
+    if (!part) continue;
+    found_nan_ = found_nan_ || has_nan(values);
+    kept.push_back(*std::move(part));
   }
   return kept;
 }
@@ -54,6 +53,26 @@ bool KeepRanges::left_alone(const torch::nn::Module& model) const {
     if (is_nan != is_hollow(parameter)) return false;
   }
   return true;
+}
+
+std::optional<Piece> keep_part(const std::string& name, at::Tensor parameter, ElementRange range) {
+  const bool divided = parameter.numel() > 1 && range.size() < parameter.numel();
+  if (!divided || is_hollow(parameter) || !parameter.is_contiguous() || !parameter.is_floating_point())
+    return std::nullopt;
+  Piece part = part_of(name, parameter.detach(), range);
+  part.values = part.values.clone();
+  parameter.set_data(hollow(parameter.sizes(), parameter));
+  return part;
+}
+
+std::vector<Piece> pieces_here(Trainable& model) {
+  std::vector<Piece> here;
+  for (const NamedTensor& named : all_tensors(model)) {
+    if (!is_hollow(named.tensor)) here.push_back(whole_piece(named.name, named.tensor.detach()));
+  }
+  if (Blocks* const blocks = model.blocks())
+    here.insert(here.end(), blocks->kept().begin(), blocks->kept().end());
+  return here;
 }
 
 }  // namespace cxtrain

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cxtrain/strategy/trainable.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -47,5 +49,13 @@ class KeepRanges {
   const Finish finish_;
   bool found_nan_ = false;  ///< in a parameter that became hollow
 };
+
+/// Makes a parameter hollow, and returns a copy of a range of its elements. Does nothing, and returns
+/// nothing, if the range is the whole parameter, or the parameter cannot be hollow.
+std::optional<Piece> keep_part(const std::string& name, at::Tensor parameter, ElementRange range);
+
+/// Returns what this rank has of the model's parameters and buffers: all elements, or what the rank keeps of
+/// a hollow parameter. The pieces share the memory.
+std::vector<Piece> pieces_here(Trainable& model);
 
 }  // namespace cxtrain

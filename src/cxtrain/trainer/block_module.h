@@ -120,7 +120,7 @@ class BlockModule : public Module {
     BlockObserver* observer() const override { return observer_; }
     void set_recompute(bool recompute) override { recompute_ = recompute; }
     bool recomputes() const override { return recompute_; }
-    std::vector<Piece> take_kept() override { return std::exchange(kept_, {}); }
+    std::vector<Piece>& kept() override { return kept_; }
     void set_whole(bool whole) override { is_whole = whole; }
 
     bool is_whole = true;

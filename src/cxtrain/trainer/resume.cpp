@@ -13,6 +13,7 @@
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
+#include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/reshard_state.h"
@@ -323,29 +324,18 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
   return LoadedCheckpoint{*std::move(chosen), std::move(state)};
 }
 
-std::optional<ChosenCheckpoint> checkpoint_to_evaluate(World& world, Filesystem& files,
-                                                       const Options& options, const std::string& own_run) {
-  if (!options.ckpt_path) return std::nullopt;
-  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, {}, own_run);
+void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model,
+                              const std::string& own_run) {
+  if (!options.ckpt_path) return;
+  const std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, {}, own_run);
   if (!chosen)
     throw AgreedError(ExitCode::refused, MessageCode::checkpoint_missing,
                       "--ckpt_path auto: there is no checkpoint to evaluate; train one first");
   if (world.is_root()) log_info("the model of " + chosen->path);
-  return chosen;
-}
-
-void require_model_of(Filesystem& files, const ChosenCheckpoint& checkpoint, const Trainable& model) {
-  require_same_model(CheckpointReader(files, checkpoint.path, checkpoint.manifest), model);
-}
-
-void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model,
-                              const std::string& own_run) {
-  const std::optional<ChosenCheckpoint> chosen = checkpoint_to_evaluate(world, files, options, own_run);
-  if (!chosen) return;
   run_agreed(world, [&] {
     const CheckpointReader reader(files, chosen->path, chosen->manifest);
     require_same_model(reader, model);
-    reader.read_model(all_tensors(model));
+    reader.read_model(pieces_here(model));
   });
 }
 

@@ -55,19 +55,10 @@ struct LoadedCheckpoint {
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
                                                 const Trainable& model, const std::string& own_run = {});
 
-/// Returns the checkpoint that `ckpt_path` means, for an evaluation; one of weights only will do. None if
-/// `ckpt_path` is absent. Throws AgreedError, also if `auto` finds none. `own_run`:
-/// the folder of a run, whose checkpoints `last`, `best` and `auto` mean then. Collective.
-std::optional<ChosenCheckpoint> checkpoint_to_evaluate(World& world, Filesystem& files,
-                                                       const Options& options,
-                                                       const std::string& own_run = {});
-
-/// Throws CheckpointError if the checkpoint is of another model, naming the first parameter or buffer that
-/// differs. The model may be built without memory.
-void require_model_of(Filesystem& files, const ChosenCheckpoint& checkpoint, const Trainable& model);
-
-/// Gives the model the parameters and buffers of `checkpoint_to_evaluate`, if there is one. Throws
-/// CheckpointError, on all ranks alike. Collective.
+/// Gives the model the parameters and buffers of the checkpoint that `ckpt_path` means; one of weights only
+/// will do. Of a model in parts a rank reads its parts. Does nothing if `ckpt_path` is absent. Throws
+/// CheckpointError, on all ranks alike. `own_run`: the folder of a run, whose checkpoints `last`, `best` and
+/// `auto` mean then. Collective.
 void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model,
                               const std::string& own_run = {});
 

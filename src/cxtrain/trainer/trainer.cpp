@@ -33,6 +33,7 @@
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/init_module.h"
 #include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/session.h"
@@ -209,7 +210,8 @@ std::string Trainer::where() const {
 template <class Work>
 RunSummary Trainer::run(const Call& call, Work work) {
   refuse_after_signal(call.stage);
-  initialize_once(call.module);
+  require_own_parts(call.module);
+  load_weights_once(call.module);
   load_values_to_evaluate(call);
   open_data(call);
   state_->failed_at.clear();
@@ -262,11 +264,6 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   const bool trained = state_->fitted.has_value();
   // What a fit has trained is evaluated as it is, unless this call asks for something else.
   if (trained && asked_for.empty()) return;
-  // A model that was built block by block has the values of the options' checkpoint.
-  const std::vector<NamedTensor> parameters = call.module.all_parameters();
-  const auto is_divided = [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); };
-  if (asked_for.empty() && world_.any_rank(std::any_of(parameters.begin(), parameters.end(), is_divided)))
-    return;
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;
@@ -275,9 +272,28 @@ void Trainer::load_values_to_evaluate(const Call& call) {
 
 std::string Trainer::own_run() const { return state_->fitted ? state_->log_dir : std::string(); }
 
-void Trainer::initialize_once(Module& module) {
-  const std::function<void(Module&)> initialize = std::exchange(initialize_, nullptr);
-  if (initialize) run_agreed(world_, [&] { initialize(module); });
+std::unique_ptr<Module> Trainer::init_module(const std::function<std::unique_ptr<Module>()>& make) {
+  std::unique_ptr<Module> made = cxtrain::init_module(world_, plan_, options_, make);
+  weights_are_loaded_ = true;
+  made_.insert(made.get());
+  return made;
+}
+
+void Trainer::require_own_parts(const Module& module) {
+  run_agreed(world_, [&] {
+    if (made_.contains(&module)) return;
+    for (const NamedTensor& parameter : module.all_parameters()) {
+      if (!is_hollow(parameter.tensor)) continue;
+      throw ConfigError("model", "the ranks have parts of `" + parameter.name + "` for another trainer",
+                        "make the model with init_module() of the trainer that uses it",
+                        MessageCode::bad_model);
+    }
+  });
+}
+
+void Trainer::load_weights_once(Module& module) {
+  if (std::exchange(weights_are_loaded_, true) || options_.model_weights.path.empty()) return;
+  run_agreed(world_, [&] { load_initial_weights(module, options_.model_weights); });
 }
 
 void Trainer::fail(Session& session, const std::exception& error) {

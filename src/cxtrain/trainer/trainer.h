@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,9 +131,25 @@ class Trainer {
     replica_factory_ = std::move(factory);
   }
 
-  /// Sets a function that changes the first model of this trainer before anything else, for example loads
-  /// weights. Every rank calls the function by itself.
-  void set_initialize(std::function<void(Module&)> initialize) { initialize_ = std::move(initialize); }
+  /// Makes a model (Lightning's `Trainer.init_module`). If the strategy divides the parameters (`zero` with
+  /// stage 3, `pipeline`) and the model is a `BlockModule`, a rank builds one block at a time, and keeps its
+  /// own part. Otherwise a rank builds the whole model. The values are the same either way: those of
+  /// `Options::model_weights`, or those that the constructor draws.
+  ///
+  ///     const auto model = trainer.init_module<Gpt>(GptArgs{.layers = 48});
+  ///     trainer.fit(*model, data);
+  ///
+  /// The constructor runs up to three times, once without memory for values. Each time LibTorch's CPU
+  /// generator starts from rank 0's state. Where ranks have parts, only calls of this trainer can use the
+  /// model (docs/larger_models.md). Throws AgreedError if memory does not suffice, if the weights cannot be
+  /// read or do not fit, or if ranks have drawn different values. Collective.
+  template <class Model, class... Arguments>
+  std::unique_ptr<Model> init_module(const Arguments&... arguments) {
+    std::unique_ptr<Module> made = init_module([&] { return std::make_unique<Model>(arguments...); });
+    return std::unique_ptr<Model>(static_cast<Model*>(made.release()));
+  }
+  /// `make` makes the whole model.
+  std::unique_ptr<Module> init_module(const std::function<std::unique_ptr<Module>()>& make);
 
   /// Sweeps the learning rate from the model as it is, and leaves everything as it was. Writes the curve to
   /// lr_find.csv in the run's folder. With `auto_lr_find`, `fit` does this first and trains with the
@@ -211,7 +228,10 @@ class Trainer {
   /// Prepares the data on one rank of each node, and sets them up on every rank.
   void open_data(const Call& call);
   void refuse_after_signal(Stage stage) const;
-  void initialize_once(Module& module);
+  /// Throws ConfigError, on all ranks, if this rank has a part of the model that belongs to another plan.
+  void require_own_parts(const Module& module);
+  /// Gives the first model the weights that the options name.
+  void load_weights_once(Module& module);
   /// Throws ConfigError if CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
   /// The file system of the run's files.
@@ -229,7 +249,8 @@ class Trainer {
   Accelerator* accelerator_ = nullptr;  ///< for `device_`; null on CPUs
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
-  std::function<void(Module&)> initialize_;  ///< empty after its call
+  bool weights_are_loaded_ = false;  ///< those that the options name, into the first model
+  std::set<const Module*> made_;     ///< models that `init_module` has made
   std::unique_ptr<TrainerState> state_;
   std::vector<Predictions> predictions_ = std::vector<Predictions>(1);  ///< of each loader
   std::optional<RunSummary> last_summary_;

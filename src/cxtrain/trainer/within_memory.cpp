@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/formatted.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/strategy/keep_ranges.h"
@@ -71,6 +72,10 @@ void build_within_memory(const std::string& what, const std::string& asked,
   } catch (const std::length_error&) {
     refuse_size(what, asked);
   }
+}
+
+std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
+  return joined(arguments, ", ", [&](const auto& each) { return prefix + each.first + "=" + each.second; });
 }
 
 void require_memory_to_train(const RankMemory& needed, int ranks) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "cxtrain/config/rank_memory.h"
@@ -15,6 +16,9 @@ namespace cxtrain {
 /// gives the options ("model.hidden=2147483647"). Other errors pass through.
 void build_within_memory(const std::string& what, const std::string& asked,
                          const std::function<void()>& build);
+
+/// "model.hidden=7, model.lr=1": `asked`. `prefix`: "model.".
+std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments);
 
 /// Throws ConfigError, with `options` and the arithmetic, if this number of float32 parameters and their
 /// gradients exceed the memory of this machine. For models with a size that is known before they are built.

@@ -1,7 +1,10 @@
-#include "cxtrain/cli/divided_model.h"
+#include "cxtrain/trainer/init_module.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <set>
@@ -14,18 +17,47 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
-#include "cxtrain/cli/components.h"
+#include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/cluster/exchange.h"
+#include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/tensor/piece.h"
 #include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/place_layers.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
 namespace {
 
 using Make = std::function<std::unique_ptr<Module>()>;
+
+/// Makes the same model each time, on all ranks: LibTorch's CPU generator begins each time as rank 0's was.
+class MakeAgain {
+ public:
+  /// Collective.
+  MakeAgain(const Make& make, World& world) : make_(make), random_state_(generator().get_state()) {
+    const std::size_t bytes = random_state_.nbytes();
+    const std::string of_rank_0 =
+        world.broadcast(std::string(static_cast<const char*>(random_state_.const_data_ptr()), bytes));
+    std::copy_n(of_rank_0.data(), std::min(bytes, of_rank_0.size()),
+                static_cast<char*>(random_state_.mutable_data_ptr()));
+  }
+  std::unique_ptr<Module> operator()() const {
+    generator().set_state(random_state_);
+    return make_();
+  }
+
+ private:
+  static at::Generator generator() { return at::globalContext().defaultGenerator(at::kCPU); }
+
+  const Make& make_;
+  const at::Tensor random_state_;
+};
+
+WeightsSelection selection_of(const WeightsOptions& weights) {
+  return {.names = NameMap::parse(weights.map), .prefix = weights.prefix, .strict = weights.strict};
+}
 
 /// Whether ranks of the plan may keep parts of a model. Only tensors in row-major order, on one device, are
 /// divided.
@@ -49,12 +81,12 @@ struct Foreseen {
   std::optional<MatchedWeights> weights;
 };
 
-Foreseen foresee(const Plan& plan, int rank, const Options& options, const Make& make) {
+Foreseen foresee(const Plan& plan, int rank, const Options& options, const MakeAgain& make) {
   const ShapesOnly shapes;
   const std::unique_ptr<Module> model = make();
   Foreseen foreseen{kept_of(plan, rank, *model), std::nullopt};
   if (!foreseen.kept.of.empty() && !options.model_weights.path.empty())
-    foreseen.weights.emplace(*model, options.model_weights.path, weights_selection(options.model_weights));
+    foreseen.weights.emplace(*model, options.model_weights.path, selection_of(options.model_weights));
   return foreseen;
 }
 
@@ -77,8 +109,14 @@ class BlockSums {
   std::set<const at::TensorImpl*> seen_;
 };
 
+/// A model of which this rank has its part.
+struct DividedModel {
+  std::unique_ptr<Module> model;
+  std::vector<std::string> blocks = {};  ///< "`h.3` ...": each block, and a checksum of its first values
+};
+
 /// Returns a null model if the model cannot be built so.
-DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& make) {
+DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const MakeAgain& make) {
   const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
   const std::vector<std::string>& devices = plan.ranks[static_cast<std::size_t>(rank)].devices;
   const at::Device device = devices.empty() ? at::Device(at::kCPU) : at::Device(devices.front());
@@ -94,23 +132,16 @@ DividedModel build(const Plan& plan, int rank, Foreseen& foreseen, const Make& m
   });
   built.model = make();
   load(*built.model, "");  // tensors that belong to no block
-  return keep.left_alone(*built.model) ? std::move(built) : DividedModel();
+  if (!keep.left_alone(*built.model)) return {};
+  trainable(*built.model).blocks()->set_whole(false);
+  return built;
 }
 
-}  // namespace
-
-bool keeps_part_of_model(const Plan& plan, int rank, const Make& make) {
-  if (!may_divide(plan)) return false;
-  try {
-    const ShapesOnly shapes;
-    const std::unique_ptr<Module> model = make();
-    return !kept_of(plan, rank, *model).of.empty();
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-DividedModel build_divided_model(const Plan& plan, int rank, const Options& options, const Make& make) {
+/// Builds the model block by block, with the weights that the options name. The rank keeps its part of each
+/// block (`KeepRanges`), and so never has the whole model. Returns a null model, without an effect, in three
+/// cases: ranks keep the whole model; the model has no blocks; the model's code uses parameters of a block
+/// after `add_block`.
+DividedModel build_divided(const Plan& plan, int rank, const Options& options, const MakeAgain& make) {
   if (!may_divide(plan)) return {};
   try {
     Foreseen foreseen = foresee(plan, rank, options, make);
@@ -132,6 +163,8 @@ DividedModel build_divided_model(const Plan& plan, int rank, const Options& opti
   }
 }
 
+/// Checks that all ranks that have built a model in parts have built one model. `blocks`: of this rank's
+/// `DividedModel`; empty if the rank has built the whole model. Throws AgreedError. Collective.
 void require_same_blocks(const std::vector<std::string>& blocks, World& world) {
   if (same_on_all_ranks(world, to_message(blocks))) return;
   std::vector<std::vector<std::string>> everyone = gather_values(world, blocks);
@@ -151,6 +184,32 @@ void require_same_blocks(const std::vector<std::string>& blocks, World& world) {
                             "add the same blocks on every rank");
     }
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Module> init_module(World& world, const Plan& plan, const Options& options,
+                                    const Make& make) {
+  const MakeAgain make_again(make, world);
+  DividedModel built;
+  run_agreed(world, [&] {
+    bool whole = false;
+    build_within_memory("model", arguments_text("model.", options.model.args), [&] {
+      built = build_divided(plan, world.rank(), options, make_again);
+      whole = built.model == nullptr;
+      if (whole) built.model = make_again();
+    });
+    if (whole) load_initial_weights(*built.model, options.model_weights);
+  });
+  require_same_blocks(built.blocks, world);
+  return std::move(built.model);
+}
+
+void load_initial_weights(Module& model, const WeightsOptions& weights) {
+  if (weights.path.empty()) return;
+  MatchedWeights matched(model, weights.path, selection_of(weights));
+  matched.load(model, "");
+  matched.report();
 }
 
 }  // namespace cxtrain
