@@ -104,8 +104,15 @@ void HostCommunicator::reduce_scatter(const at::Tensor& output, const at::Tensor
     return;
   }
   const auto count = static_cast<std::size_t>(output.numel());
-  if (const auto location = windows_.find(from)) {
+  const auto location = windows_.find(from);
+  if (location && windows_.num_nodes() == 1)
     return windows_.reduce_scatter(to, *location, input.scalar_type(), count, op);
+  if (location) {  // a sum over nodes goes into all shards, and the input keeps its values
+    const at::Tensor sums = allocate(input.numel(), input.scalar_type(), input.device());
+    std::copy_n(from, input.nbytes(), data_of(sums));
+    all_reduce(sums, op);
+    std::copy_n(data_of(sums) + static_cast<std::size_t>(rank_) * output.nbytes(), output.nbytes(), to);
+    return;
   }
   mpi_reduce_scatter(comm_, to, from, input.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1,
                      scratch_);

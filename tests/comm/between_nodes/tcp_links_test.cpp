@@ -14,8 +14,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/between_nodes/courier.h"
-#include "cxtrain/comm/node/node_sum.h"
 #include "support/catch.h"
+#include "support/sum_in_place.h"
 
 namespace cxtrain {
 namespace {
@@ -64,8 +64,7 @@ Outcome sum_over_nodes(int node, FileDescriptor socket) {
   Outcome outcome;
   for (std::size_t i = 0; i < kCount; ++i)
     outcome.values.push_back(static_cast<float>(i) + 100.0F * static_cast<float>(node));
-  SumInPlace sum(reinterpret_cast<std::byte*>(outcome.values.data()), c10::ScalarType::Float, kCount,
-                 ReduceOp::sum, /*divisor=*/1);
+  test::SumInPlace sum(outcome.values);
   Exchange& exchange = sum.begin(exchanges);
   try {
     while (!exchange.done()) {

@@ -43,8 +43,6 @@ class Courier {
 
   /// Leaves an errand to the courier.
   virtual void post(std::unique_ptr<Errand> errand) = 0;
-  /// Carries an errand after those that were posted, and returns when it is done.
-  virtual void carry_now(Errand& errand) = 0;
   /// Waits until the first `couriers` ranks of the node have finished an exchange.
   virtual void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) = 0;
 };

@@ -23,29 +23,6 @@ void PolledCourier::post(std::unique_ptr<Errand> errand) {
   proceed();
 }
 
-void PolledCourier::carry_now(Errand& errand) {
-  const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
-  while (!errands_.empty()) {
-    if (!proceed()) links_->wait();
-  }
-  begin(errand);
-  while (!exchange_->done()) {
-    if (!exchange_->proceed()) links_->wait();
-  }
-  end(errand);
-}
-
-void PolledCourier::begin(Errand& errand) {
-  exchange_ = &errand.begin(*exchanges_);
-  began_ = TravelLog::begin();
-}
-
-void PolledCourier::end(Errand& errand) {
-  exchange_ = nullptr;
-  TravelLog::end(began_, errand.bytes());
-  errand.finished();
-}
-
 void PolledCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
   const Watchdog::Wait wait(watchdog_, kOverNodes);
   while (!board.have_finished(exchange, couriers)) {
@@ -60,11 +37,14 @@ bool PolledCourier::proceed() {
     Errand& first = *errands_.front();
     if (exchange_ == nullptr) {
       if (!first.wait_for_values(at_once)) break;
-      begin(first);
+      exchange_ = &first.begin(*exchanges_);
+      began_ = TravelLog::begin();
     }
     any = exchange_->proceed() || any;
     if (!exchange_->done()) break;
-    end(first);
+    exchange_ = nullptr;
+    TravelLog::end(began_, first.bytes());
+    first.finished();
     errands_.pop_front();
     any = true;
   }

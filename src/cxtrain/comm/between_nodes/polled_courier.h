@@ -25,20 +25,17 @@ class PolledCourier final : public Courier {
   PolledCourier& operator=(const PolledCourier&) = delete;
 
   void post(std::unique_ptr<Errand> errand) override;
-  void carry_now(Errand& errand) override;
   void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) override;
 
  private:
   /// Does all that can be done now. Returns whether that was anything.
   bool proceed();
-  void begin(Errand& errand);
-  void end(Errand& errand);
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
   std::unique_ptr<CourierExchanges> exchanges_;
   std::deque<std::unique_ptr<Errand>> errands_;
-  Exchange* exchange_ = nullptr;  ///< under way: of the first errand, or of `carry_now`
+  Exchange* exchange_ = nullptr;  ///< under way: of the first errand
   std::int64_t began_ = 0;        ///< `TravelLog::begin` of this exchange
 };
 

@@ -64,24 +64,18 @@ class ThreadCourier::TakeOver {
   ThreadCourier& courier_;
 };
 
-void ThreadCourier::carry_now(Errand& errand) {
-  const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
-  carry_here(&errand);
-}
-
 void ThreadCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
   const Watchdog::Wait wait(watchdog_, kOverNodes);
-  if (!board.have_finished(exchange, couriers)) carry_here(nullptr);
+  if (!board.have_finished(exchange, couriers)) carry_here();
   board.wait_until_finished(exchange, couriers);
 }
 
-void ThreadCourier::carry_here(Errand* last) {
+void ThreadCourier::carry_here() {
   try {
     const TakeOver here(*this);
     while (first() != nullptr) {
       if (!carry_first()) return;
     }
-    if (last != nullptr) carry(*last);
   } catch (const std::exception& error) {
     fail(error.what());
     std::unique_lock lock(mutex_);

@@ -32,8 +32,6 @@ class ThreadCourier final : public Courier, public PendingWork {
   ThreadCourier& operator=(const ThreadCourier&) = delete;
 
   void post(std::unique_ptr<Errand> errand) override;
-  /// Carries the errand on the caller's thread. If a link breaks, the watchdog ends the process.
-  void carry_now(Errand& errand) override;
   void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) override;
 
   State look() noexcept override;
@@ -47,8 +45,9 @@ class ThreadCourier final : public Courier, public PendingWork {
   /// Carries the first errand, and drops it. Returns false if the courier ends, or if the thread gives way.
   bool carry_first();
   bool carry(Errand& errand);
-  /// Carries everything that is queued, then `last` (or null), on the caller's thread.
-  void carry_here(Errand* last);
+  /// Carries everything that is queued, on the caller's thread. If a link breaks, the watchdog ends the
+  /// process.
+  void carry_here();
   /// Waits until the links may move a byte.
   void wait_for_bytes();
   /// Whether the thread leaves an exchange to the rank.

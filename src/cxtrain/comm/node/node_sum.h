@@ -85,42 +85,6 @@ class NodeSum final : public Errand, private ExchangedArray {
   std::vector<std::byte> sums_;  ///< of a chunk, before they are rounded
 };
 
-/// The sum over the nodes of what lies in one place.
-class SumInPlace final : public Errand, private ExchangedArray {
- public:
-  SumInPlace(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor)
-      : data_(data),
-        dtype_(dtype),
-        count_(count),
-        element_(c10::elementSize(dtype)),
-        op_(op),
-        divisor_(divisor) {}
-
-  Exchange& begin(CourierExchanges& exchanges) override {
-    exchanges.slices.begin(*this);
-    return exchanges.slices;
-  }
-  bool wait_for_values(const std::atomic<bool>&) override { return true; }
-  void finished() override {}
-  std::size_t bytes() const override { return count_ * element_; }
-
- private:
-  std::size_t count() const override { return count_; }
-  std::size_t element_bytes() const override { return element_; }
-  void combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const override {
-    reduce_elements(dtype_, op_, values, {&to, 1}, count, divisor_);
-  }
-  std::byte* in_place(std::size_t first, std::size_t) override { return data_ + first * element_; }
-  void read(std::size_t, std::size_t, std::byte*) override {}
-  void write(std::size_t, std::size_t, const std::byte*) override {}
-
-  std::byte* const data_;
-  const c10::ScalarType dtype_;
-  const std::size_t count_, element_;
-  const ReduceOp op_;
-  const int divisor_;
-};
-
 /// Shards of a sum over all ranks. The courier of a rank carries the shards of the ranks that have the rank's
 /// place on their nodes. The courier sums a shard over its node, and sends the sum to the rank of the shard.
 class ShardSum final : public Errand, private PartedArray {

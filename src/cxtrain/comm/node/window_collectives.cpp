@@ -46,8 +46,6 @@ WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay w
   node_comm_.call("the number of nodes",
                   [&](MPI_Comm node_ranks) { return MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_ranks); });
   if (num_nodes_ == 1) return;
-  piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
-  if (!comm_.on_all_ranks("shared memory for sums over nodes", piece_.has_value())) return;
   network_ = open_node_network(comm_, node_comm_, rail_, way, barrier_.has_cores_to_spare());
   if (network_) find_places();
 }
@@ -85,6 +83,7 @@ std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
 
 /// Ranks have to agree: a location names its window by number.
 void WindowCollectives::drop_unused() {
+  join();  // exchanges under way have the numbers of windows
   if (windows_.empty()) return;
   std::vector<char> used;
   for (const Window& window : windows_) used.push_back(window.memory.memory().use_count() > 1 ? 1 : 0);
@@ -157,9 +156,9 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   const auto count = static_cast<std::size_t>(memory.numel());
   if (wire && c10::elementSize(*wire) >= memory.itemsize()) wire.reset();
   if (network_) return begin_exchange(*whole, memory.scalar_type(), count, slices, op, wire);
-  if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, {}, op);
-  note_locations(slices, 0, "all_reduce_slices");
-  all_reduce(*whole, memory.scalar_type(), count, slices, op);
+  if (!locations_) slices = {};
+  if (!slices.empty()) note_locations(slices, 0, "all_reduce_slices");
+  all_reduce_on_node(*whole, memory.scalar_type(), count, slices, op);
 }
 
 WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
@@ -259,51 +258,47 @@ void WindowCollectives::scatter_at_once(const Scatter& scatter, ReduceOp op) {
   gather(memory, slices);
   auto* const result = static_cast<std::byte*>(output.mutable_data_ptr());
   const auto count = static_cast<std::size_t>(output.numel());
-  if (const std::optional<Location> whole = find(memory.const_data_ptr()))
-    return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
-  all_reduce_by_mpi(memory, op);
+  const std::optional<Location> whole = find(memory.const_data_ptr());
+  if (whole && num_nodes_ == 1) return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
+  if (whole)
+    all_reduce(*whole, memory.scalar_type(), static_cast<std::size_t>(memory.numel()), op);
+  else
+    all_reduce_by_mpi(memory, op);
   const auto* const sums = static_cast<const std::byte*>(memory.const_data_ptr());
   std::copy_n(sums + output.nbytes() * static_cast<std::size_t>(comm_.rank()), output.nbytes(), result);
 }
 
-void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count,
-                                   std::span<const Slice> slices, ReduceOp op) {
+void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, ReduceOp op) {
+  if (!network_) return all_reduce_on_node(memory, dtype, count, {}, op);
+  begin_exchange(memory, dtype, count, {}, op, /*wire=*/{});
+  join();
+}
+
+void WindowCollectives::all_reduce_on_node(Location memory, c10::ScalarType dtype, std::size_t count,
+                                           std::span<const Slice> slices, ReduceOp op) {
   const std::size_t element = c10::elementSize(dtype);
   const auto ranks = static_cast<std::size_t>(local_size_), self = static_cast<std::size_t>(local_rank_);
   const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
   const std::size_t block = round_up(divide_up(count, ranks * rounds), grain);
-  const int divisor = divisor_of(op);
 
   barrier_.wait("all_reduce");  // every rank's values are written
   // Backwards, and side by side: what was written last may still be in a cache that the ranks share.
   for (std::size_t round = rounds; round-- > 0;) {
     const std::size_t begin = std::min(count, (round * ranks + self) * block),
                       end = std::min(count, begin + block);
-    if (begin < end) sum_block(memory, dtype, begin, end, slices, op, num_nodes_ == 1 ? divisor : 1);
+    if (begin < end) sum_block(memory, dtype, begin, end, slices, op);
   }
   barrier_.wait("all_reduce");  // every block is summed
-  if (num_nodes_ == 1) return;
-
-  std::byte* leader = at(0, memory);
-  if (local_rank_ == 0) sum_over_nodes(leader, dtype, count, op, divisor);
-  barrier_.wait("all_reduce");  // the leader has the sum over the nodes
-  if (local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
-  barrier_.wait("all_reduce");  // everyone has read it
 }
 
-/// Elements [begin, end) of all ranks' copies; the result goes into all of them, or for several nodes to the
-/// leader.
+/// Elements [begin, end) of all ranks' copies; the result goes into all of them.
 void WindowCollectives::sum_block(const Location& memory, c10::ScalarType dtype, std::size_t begin,
-                                  std::size_t end, std::span<const Slice> slices, ReduceOp op, int divisor) {
-  const std::size_t element = c10::elementSize(dtype);
+                                  std::size_t end, std::span<const Slice> slices, ReduceOp op) {
   const auto sum_copies = [&](std::size_t first, std::size_t last) {
-    std::byte* const leader = at(0, memory) + first * element;
-    const std::span<std::byte* const> targets =
-        num_nodes_ == 1 ? std::span<std::byte* const>(copies_) : std::span(&leader, 1);
-    reduce_elements(dtype, op, {copies_.data(), copies_.size()}, targets, last - first, divisor);
+    reduce_elements(dtype, op, {copies_.data(), copies_.size()}, copies_, last - first, divisor_of(op));
   };
   if (slices.empty()) {
-    copies_of({memory.window, memory.offset + begin * element});
+    copies_of({memory.window, memory.offset + begin * c10::elementSize(dtype)});
     return sum_copies(begin, end);
   }
   for (const auto& [index, first, last] : parts_of(slices, begin, end)) {
@@ -344,36 +339,10 @@ std::span<const std::byte* const> WindowCollectives::copies_of(Location location
 
 void WindowCollectives::reduce_scatter(std::byte* output, Location input, c10::ScalarType dtype,
                                        std::size_t count, ReduceOp op) {
-  const int divisor = divisor_of(op);
   barrier_.wait("reduce_scatter");  // every rank's values are written
-  if (num_nodes_ > 1) return reduce_scatter_over_nodes(output, input, dtype, count, op, divisor);
-  const std::size_t share = count * c10::elementSize(dtype);
-  input.offset += share * static_cast<std::size_t>(local_rank_);
-  reduce_elements(dtype, op, copies_of(input), {&output, 1}, count, divisor);
+  input.offset += count * c10::elementSize(dtype) * static_cast<std::size_t>(local_rank_);
+  reduce_elements(dtype, op, copies_of(input), {&output, 1}, count, divisor_of(op));
   barrier_.wait("reduce_scatter");  // everyone has read them
-}
-
-/// In pieces, each of which lies in memory that the ranks of a node share.
-void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype,
-                                                  std::size_t count, ReduceOp op, int divisor) {
-  const std::size_t element = c10::elementSize(dtype), share = count * element;
-  const std::size_t whole = share * static_cast<std::size_t>(comm_.size());
-  const std::size_t first = share * static_cast<std::size_t>(comm_.rank());
-  std::byte* const sum = piece_->segments()[0];
-  for (std::size_t begin = 0; begin < whole; begin += kMpiPiece) {
-    const std::size_t size = std::min(kMpiPiece, whole - begin);
-    const std::size_t slice = round_up(divide_up(size, static_cast<std::size_t>(local_size_)), kCacheLine);
-    const std::size_t own = std::min(size, slice * static_cast<std::size_t>(local_rank_));
-    const std::size_t n = std::min(slice, size - own) / element;
-    std::byte* const target = sum + own;
-    reduce_elements(dtype, op, copies_of({input.window, input.offset + begin + own}), {&target, 1}, n, 1);
-    barrier_.wait("reduce_scatter");  // the node's sum is complete
-    if (local_rank_ == 0) sum_over_nodes(sum, dtype, size / element, op, divisor);
-    barrier_.wait("reduce_scatter");  // the leader has the sum over the nodes
-    const std::size_t from = std::max(begin, first), to = std::min(begin + size, first + share);
-    if (from < to) std::copy_n(sum + (from - begin), to - from, output + (from - first));
-    barrier_.wait("reduce_scatter");  // everyone has read it
-  }
 }
 
 void WindowCollectives::make_room_for(std::span<const Slice> slices) {
@@ -422,13 +391,6 @@ void WindowCollectives::join() {
   wait_until_finished(exchanges_);
   joined_ = exchanges_;
   noted_ = 0;
-}
-
-/// Of the leader. The node's other ranks wait in a barrier meanwhile.
-void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op,
-                                       int divisor) {
-  SumInPlace sum(data, dtype, count, op, divisor);
-  network_->courier->carry_now(sum);
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {

@@ -28,8 +28,8 @@ class NodeSum;
 /// sums its part over the node, exchanges the part with the courier in the same place of every other node,
 /// and writes the result for all ranks of the node, while the ranks compute. If all nodes have equally many
 /// ranks, `begin_scatter` and `all_gather` are divided among couriers, too: the courier of a rank carries the
-/// shards of the ranks that have the rank's place on their nodes. All other sums over nodes go over the
-/// connections of each node's first rank, and are finished on return.
+/// shards of the ranks that have the rank's place on their nodes. All other sums over nodes are finished on
+/// return.
 class WindowCollectives final : public NodeMemory {
  public:
   /// Collective over `comm`, which outlives this. `node`: a number that ranks have in common that can share
@@ -79,11 +79,9 @@ class WindowCollectives final : public NodeMemory {
     return at(local_rank, table_of(local_rank, /*table=*/0)[slice]);
   }
 
-  void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, ReduceOp op) {
-    all_reduce(memory, dtype, count, {}, op);
-  }
-  /// `count` elements of `output`, which may be this rank's share of the memory at `input`. As `all_reduce`
-  /// would leave them there, to the bit.
+  void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, ReduceOp op);
+  /// On one node. `count` elements of `output`, which may be this rank's share of the memory at `input`. As
+  /// `all_reduce` would leave them there, to the bit.
   void reduce_scatter(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                       ReduceOp op);
   /// Returns whether `all_gather` works: on one node, and over nodes whose ranks all have couriers.
@@ -109,8 +107,8 @@ class WindowCollectives final : public NodeMemory {
 
   std::optional<Location> find_anywhere(const void* address) const;
   void drop_unused();
-  void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
-                  ReduceOp op);
+  void all_reduce_on_node(Location memory, c10::ScalarType dtype, std::size_t count,
+                          std::span<const Slice> slices, ReduceOp op);
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
   void all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op);
   int divisor_of(ReduceOp op) const { return op == ReduceOp::avg ? comm_.size() : 1; }
@@ -141,10 +139,7 @@ class WindowCollectives final : public NodeMemory {
   std::span<const std::byte* const> copies_of(const Slice& slice, std::size_t index, std::size_t first,
                                               std::size_t table);
   void sum_block(const Location& memory, c10::ScalarType dtype, std::size_t begin, std::size_t end,
-                 std::span<const Slice> slices, ReduceOp op, int divisor);
-  void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
-                                 ReduceOp op, int divisor);
-  void sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor);
+                 std::span<const Slice> slices, ReduceOp op);
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
@@ -176,8 +171,6 @@ class WindowCollectives final : public NodeMemory {
   std::optional<Announced> announced_;
   std::size_t table_ = 0;        ///< of the last scatter: 1 or 2
   std::vector<Window> windows_;  ///< the same on all ranks of the node
-  /// Over several nodes: a node's sum of a piece lies in the first rank's segment.
-  std::optional<SharedWindow> piece_;
   /// For `mem_pool`'s slices: `kTables` tables of where each lies, written by every rank before it comes to
   /// the barrier.
   std::optional<SharedWindow> locations_;
