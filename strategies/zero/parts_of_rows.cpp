@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "cxtrain/reduce/divided_rows.h"
@@ -11,23 +12,6 @@
 
 namespace cxtrain {
 namespace {
-
-/// Elements of a parameter that belong to this rank.
-struct Part {
-  NamedTensor parameter;
-  ElementRange range;
-};
-
-std::vector<Part> parts_of(const std::vector<NamedTensor>& parameters, const Communicator& group,
-                           std::int64_t row_bytes) {
-  std::vector<Part> parts;
-  for (const DividedRow& row : divided_rows(parameters, group.size(), row_bytes)) {
-    const std::vector<ElementRange>& own = row.plan.shards[static_cast<std::size_t>(group.rank())];
-    for (std::size_t k = 0; k < row.parameters.size(); ++k)
-      parts.push_back({parameters[row.parameters[k]], own[k]});
-  }
-  return parts;
-}
 
 const Piece* find_piece(const std::vector<Piece>& kept, const std::string& name) {
   const auto found = std::ranges::find(kept, name, &Piece::name);
@@ -40,7 +24,7 @@ bool is_here(const Part& part, const std::vector<Piece>& kept) {
   return piece != nullptr && piece->range.begin <= part.range.begin && part.range.end <= piece->range.end;
 }
 
-/// Returns all elements of a parameter, of which the ranks of the group have parts. Collective.
+/// Returns all elements of a parameter. The ranks of the group have parts of the parameter. Collective.
 at::Tensor joined_parts(const NamedTensor& parameter, const std::vector<Piece>& kept, Communicator& group) {
   const auto& [name, tensor] = parameter;
   const at::Tensor whole = at::zeros({tensor.numel()}, tensor.options().requires_grad(false));
@@ -49,7 +33,7 @@ at::Tensor joined_parts(const NamedTensor& parameter, const std::vector<Piece>& 
   } else if (const Piece* const piece = find_piece(kept, name)) {
     whole.narrow(0, piece->range.begin, piece->range.size()).copy_(piece->values.reshape({-1}));
   }
-  // Of each byte one rank has the value, or several have equal values; all others have zero.
+  // For each byte, a rank has either the value or zero, and at least one rank has the value.
   group.all_reduce(whole.view(at::kByte), ReduceOp::max);
   group.join();
   return whole;
@@ -57,10 +41,21 @@ at::Tensor joined_parts(const NamedTensor& parameter, const std::vector<Piece>& 
 
 }  // namespace
 
+std::vector<Part> parts_of_rank(const std::vector<NamedTensor>& parameters, int ranks, int rank,
+                                std::int64_t row_bytes) {
+  std::vector<Part> parts;
+  for (const DividedRow& row : divided_rows(parameters, ranks, row_bytes)) {
+    const std::vector<ElementRange>& own = row.plan.shards[static_cast<std::size_t>(rank)];
+    for (std::size_t k = 0; k < row.parameters.size(); ++k)
+      parts.push_back({parameters[row.parameters[k]], own[k]});
+  }
+  return parts;
+}
+
 std::vector<Piece> parts_of_rows(const std::vector<NamedTensor>& parameters, std::vector<Piece> kept,
                                  Communicator& group, World& world, std::int64_t row_bytes) {
   const at::NoGradGuard no_grad;
-  const std::vector<Part> parts = parts_of(parameters, group, row_bytes);
+  const std::vector<Part> parts = parts_of_rank(parameters, group.size(), group.rank(), row_bytes);
   const bool complete = std::ranges::all_of(parts, [&](const Part& part) { return is_here(part, kept); });
   if (!world.any_rank(!complete)) return kept;
   std::vector<Piece> result;

@@ -266,14 +266,11 @@ class ZeroStrategy final : public ReplicatedStrategy {
   /// Leaves the parameters hollow, and returns this rank's parts of them.
   std::vector<Piece> mapped_parts() {
     const at::NoGradGuard no_grad;
-    const std::vector<NamedTensor> parameters = module_->all_parameters();
     std::vector<Piece> parts;
-    for (const DividedRow& row : divided_rows(parameters, group().size(), args_.bucket_bytes)) {
-      for (std::size_t k = 0; k < row.parameters.size(); ++k) {
-        const auto& [name, tensor] = parameters[row.parameters[k]];
-        const ElementRange own = row.plan.shards[static_cast<std::size_t>(group().rank())][k];
-        if (std::optional<Piece> part = keep_part(name, tensor, own)) parts.push_back(*std::move(part));
-      }
+    for (const auto& [parameter, range] :
+         parts_of_rank(module_->all_parameters(), group().size(), group().rank(), args_.bucket_bytes)) {
+      if (std::optional<Piece> part = keep_part(parameter.name, parameter.tensor, range))
+        parts.push_back(*std::move(part));
     }
     return parts;
   }
@@ -387,12 +384,10 @@ KeptRanges zero_kept(const Plan& plan, const ModelOutline& model, int rank) {
     if (other == rank) own = among;
     ++among;
   }
-  const std::vector<NamedTensor> parameters = model.module.all_parameters();
   KeptRanges kept;
-  for (const DividedRow& row : divided_rows(parameters, among, args.bucket_bytes)) {
-    for (std::size_t k = 0; k < row.parameters.size(); ++k)
-      kept.of[parameters[row.parameters[k]].name] = row.plan.shards[static_cast<std::size_t>(own)][k];
-  }
+  for (const auto& [parameter, range] :
+       parts_of_rank(model.module.all_parameters(), among, own, args.bucket_bytes))
+    kept.of[parameter.name] = range;
   return kept;
 }
 

@@ -133,7 +133,7 @@ std::vector<NamedOptimizer> setups_ahead_of_fit(Module& model, const Options& op
   return setups;
 }
 
-/// What is wrong about training this model, before a folder is made for the run.
+/// Throws ConfigError, before the run has a folder, if this model cannot be trained with these options.
 void check_fit(Module& model, const Options& options) {
   double here = 0;  // other elements lie on other ranks
   for (const NamedTensor& named : model.all_parameters()) {

@@ -64,8 +64,8 @@ class Blocks {
   /// Sets whether `run_block` keeps no activations of a block between forward and backward.
   virtual void set_recompute(bool recompute) = 0;
   virtual bool recomputes() const = 0;
-  /// What this rank has of hollow parameters while no strategy has placed the model. A strategy takes the
-  /// pieces, and its `teardown` gives back pieces of the parameters that it leaves hollow.
+  /// Between runs: this rank's pieces of hollow parameters. A strategy takes the pieces, and its `teardown`
+  /// gives back pieces of the parameters that stay hollow.
   virtual std::vector<Piece>& kept() = 0;
   /// Sets whether this rank has the parameters of all blocks.
   virtual void set_whole(bool whole) = 0;
