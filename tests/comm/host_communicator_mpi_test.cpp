@@ -8,11 +8,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/huge_pages.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
@@ -233,17 +235,34 @@ TEST_CASE("a tensor that happens to lie in the pool is reduced like any other") 
   CHECK(at::equal(mine, at::full({20000}, static_cast<float>(world.size()))));
 }
 
-TEST_CASE("ranks see each other's memory through either kind of window") {
+TEST_CASE("ranks of a node map one memory, without a name or of a file, and nothing is left behind") {
+  using Backing = SharedMemory::Backing;
   MpiWorld& world = test_world();
-  for (const auto backing : {SharedWindow::Backing::anonymous, SharedWindow::Backing::file}) {
-    auto window = SharedWindow::allocate(world.node_comm(), 1000, backing);
-    REQUIRE(window);
-    CHECK(window->memory()->address().name[0] == '\0');  // nothing is left behind
-    CHECK(window->own()[999] == std::byte{0});
-    window->own()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
+  for (const auto backing : {Backing::anonymous, Backing::file}) {
+    const auto memory = SharedMemory::of_node(world.node_comm(), 1000, {backing});
+    REQUIRE(memory != nullptr);
+    CHECK(memory->address().name[0] == '\0');
+    CHECK(memory->data()[999] == std::byte{0});
+    memory->data()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
     world.barrier();
-    for (int other = 0; other < world.size(); ++other) {
-      CHECK(window->segments()[static_cast<std::size_t>(other)][other] == static_cast<std::byte>(other + 1));
+    for (int rank = 0; rank < world.size(); ++rank)
+      CHECK(memory->data()[rank] == static_cast<std::byte>(rank + 1));
+  }
+}
+
+TEST_CASE("each rank of a node has a segment of a window") {
+  MpiWorld& world = test_world();
+  for (const std::size_t bytes : {std::size_t{1000}, kHugePage + 1000}) {
+    const auto window = SharedWindow::allocate(world.node_comm(), bytes);
+    REQUIRE(window);
+    CHECK(reinterpret_cast<std::uintptr_t>(window->own()) % (bytes < kHugePage ? 4096 : kHugePage) == 0);
+    CHECK(window->contains(window->own() + bytes - 1));
+    CHECK_FALSE(window->contains(window->own() + bytes));
+    std::fill_n(window->own(), bytes, static_cast<std::byte>(world.rank() + 1));
+    world.barrier();
+    for (int rank = 0; rank < world.size(); ++rank) {
+      CHECK(window->segment(rank)[0] == static_cast<std::byte>(rank + 1));
+      CHECK(window->segment(rank)[bytes - 1] == static_cast<std::byte>(rank + 1));
     }
     world.barrier();
   }

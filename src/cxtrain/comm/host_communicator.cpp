@@ -71,7 +71,7 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
   const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
   const std::size_t bytes = static_cast<std::size_t>(numel) * c10::elementSize(dtype);
   if (bytes == 0 || !device.is_cpu() || !has_reduce_kernel(dtype)) return at::empty({numel}, options);
-  const std::shared_ptr<SharedMemory> memory = windows_.allocate(bytes);
+  const std::shared_ptr<std::byte> memory = windows_.allocate(bytes);
   if (memory == nullptr) {
     log_warning("the ranks of this node cannot map each other's memory, and /dev/shm has no room for " +
                 std::to_string(bytes * static_cast<std::size_t>(windows_.local_size()) >> 20) +
@@ -79,7 +79,7 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
     return at::empty({numel}, options);
   }
   return at::from_blob(
-      memory->data(), {numel}, [memory](void*) {}, options);
+      memory.get(), {numel}, [memory](void*) {}, options);
 }
 
 void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {

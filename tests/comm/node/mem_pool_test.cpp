@@ -23,7 +23,7 @@ constexpr std::size_t kKiB = std::size_t{1} << 10;
 std::shared_ptr<MemPool> make_pool(const std::vector<std::size_t>& sizes) {
   const auto memory = SharedMemory::create(MemPool::bytes_for(sizes));
   REQUIRE(memory != nullptr);
-  return std::make_shared<MemPool>(memory, sizes);
+  return std::make_shared<MemPool>(std::shared_ptr<std::byte>(memory, memory->data()), sizes);
 }
 
 TEST_CASE("a pool has as many places of each size as it was named, and one more") {
@@ -117,6 +117,7 @@ TEST_CASE("memory can be mapped again by its address, and a false address is ref
 TEST_CASE("memory in a file is mapped by its name, until that is forgotten, and lives on without it") {
   const auto memory = SharedMemory::create_file(10000);
   REQUIRE(memory != nullptr);
+  REQUIRE(memory->take_room(0, 10000));
   CHECK(memory->data()[9999] == std::byte{0});
   const auto address = memory->address();
   REQUIRE(std::filesystem::exists(address.name));
@@ -141,6 +142,9 @@ TEST_CASE("a file that nobody has opened leaves nothing behind, and one that is 
   CHECK_FALSE(std::filesystem::exists(name));
   const std::size_t room = std::filesystem::space("/dev/shm").capacity;  // other programs may free some
   CHECK(SharedMemory::create_file(room + (std::size_t{1} << 20)) == nullptr);
+  memory = SharedMemory::create_file(5000);
+  REQUIRE(memory != nullptr);
+  CHECK_FALSE(memory->take_room(5000, room));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST_CASE("nobody leaves a node's barrier before all have come, whether early ra
   auto window = SharedWindow::allocate(comm, sizeof(std::atomic<int>));
   REQUIRE(window.has_value());
   const auto round_of = [&](int rank) -> std::atomic<int>& {
-    return *reinterpret_cast<std::atomic<int>*>(window->segments()[static_cast<std::size_t>(rank)]);
+    return *reinterpret_cast<std::atomic<int>*>(window->segment(rank));
   };
   int early = 0;
   for (int round = 1; round <= 3000; ++round) {

@@ -39,9 +39,7 @@ class NodeBoard {
   };
 
   explicit NodeBoard(SharedWindow window, int ranks) : window_(std::move(window)), ranks_(ranks) {}
-  Counters& counters(int rank) const {
-    return *reinterpret_cast<Counters*>(window_.segments()[static_cast<std::size_t>(rank)]);
-  }
+  Counters& counters(int rank) const { return *reinterpret_cast<Counters*>(window_.segment(rank)); }
   void note(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t exchange);
   bool reached(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t exchange, int ranks) const;
 

@@ -37,8 +37,8 @@ bool is_free(const SharedMemory& memory) {
 
 std::unique_ptr<Mailbox> Mailbox::make(const MpiComm& comm, const MpiComm& node_comm) {
   if (node_comm.size() == 1) return nullptr;
-  const std::optional<SharedWindow> probe = SharedWindow::allocate(node_comm, sizeof(Seal));
-  if (!probe || probe->backing() != SharedWindow::Backing::anonymous) return nullptr;
+  if (SharedMemory::of_node(node_comm, sizeof(Seal), {SharedMemory::Backing::anonymous}) == nullptr)
+    return nullptr;
   return std::unique_ptr<Mailbox>(new Mailbox(comm, node_comm));
 }
 

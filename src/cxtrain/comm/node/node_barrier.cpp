@@ -38,7 +38,7 @@ bool told_to_yield() {
 
 NodeBarrier::NodeBarrier(const MpiComm& node_comm)
     : window_(require_window(SharedWindow::allocate(node_comm, sizeof(Counter)))),
-      counter_(reinterpret_cast<Counter*>(window_.segments()[0])),
+      counter_(reinterpret_cast<Counter*>(window_.segment(0))),
       ranks_(static_cast<std::uint64_t>(node_comm.size())),
       watchdog_(node_comm.watchdog()) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");

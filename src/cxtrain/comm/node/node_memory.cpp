@@ -30,9 +30,9 @@ std::size_t MemPool::bytes_for(std::span<const std::size_t> sizes) {
   return total;
 }
 
-MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size_t> sizes)
+MemPool::MemPool(std::shared_ptr<std::byte> memory, std::span<const std::size_t> sizes)
     : memory_(std::move(memory)) {
-  std::byte* next = memory_->data();
+  std::byte* next = memory_.get();
   for (const auto& [bytes, count] : slots(sizes)) {
     Size size{bytes, next + count * BlockCache::whole_pages(bytes), next, {}};
     for (std::size_t i = count; i-- > 0;) size.free.push_back(next + i * BlockCache::whole_pages(bytes));

@@ -28,7 +28,7 @@ class MemPool final : public TensorPool {
   /// Returns the bytes of a pool for tensors of `sizes` bytes; 0 if all tensors are small.
   static std::size_t bytes_for(std::span<const std::size_t> sizes);
   /// `memory` has `bytes_for(sizes)` bytes, and lives as long as the pool.
-  MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size_t> sizes);
+  MemPool(std::shared_ptr<std::byte> memory, std::span<const std::size_t> sizes);
   MemPool(const MemPool&) = delete;
   MemPool& operator=(const MemPool&) = delete;
 
@@ -36,7 +36,7 @@ class MemPool final : public TensorPool {
   void give(void* slot) noexcept override;
 
   bool contains(const void* address) const noexcept {
-    return address >= memory_->data() && address < memory_->data() + memory_->bytes();
+    return address >= memory_.get() && address < sizes_.back().end;
   }
   /// Number of slots that are taken.
   std::size_t taken() const { return taken_; }
@@ -49,7 +49,7 @@ class MemPool final : public TensorPool {
     std::vector<void*> free;  ///< used from the end: caches may still hold the slot given back last
   };
 
-  std::shared_ptr<SharedMemory> memory_;
+  std::shared_ptr<std::byte> memory_;
   std::vector<Size> sizes_;  ///< the largest first: large slots begin on huge pages
   std::size_t taken_ = 0;
 };

@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/huge_pages.h"
 #include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/memory/block_cache.h"
 
 namespace cxtrain {
 namespace {
@@ -24,15 +26,6 @@ bool has_room(int file, std::size_t bytes) {
   return fstatvfs(file, &info) == 0 &&
          static_cast<std::size_t>(info.f_bavail) * info.f_frsize >= bytes + kLeftToOthers;
 }
-
-/// Takes the pages now: a file that finds no room when it is touched kills the process. Asks before, as the
-/// kernel would take all there is until it sees that it is too little, and after, as other ranks take theirs.
-bool take_room(int file, std::size_t bytes) {
-  return has_room(file, bytes) && posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0 &&
-         has_room(file, 0);
-}
-
-constexpr const char* kSharing = "shared memory of the node's ranks";
 
 }  // namespace
 
@@ -47,7 +40,8 @@ std::shared_ptr<SharedMemory> SharedMemory::create_file(std::size_t bytes) noexc
   FileDescriptor file(mkostemp(name, O_CLOEXEC));
   if (!file) return nullptr;
   std::shared_ptr<SharedMemory> memory;
-  if (take_room(file.get(), bytes)) memory = map(std::move(file), bytes);
+  if (has_room(file.get(), bytes) && ftruncate(file.get(), static_cast<off_t>(bytes)) == 0)
+    memory = map(std::move(file), bytes);
   if (memory == nullptr) {
     unlink(name);
     return nullptr;
@@ -92,15 +86,33 @@ bool SharedMemory::map_private(std::byte* address, std::size_t bytes) const noex
   return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.get(), 0) != MAP_FAILED;
 }
 
-std::shared_ptr<SharedMemory> SharedMemory::of_node(const MpiComm& node_comm, std::size_t bytes) {
-  for (const auto create_memory : {&create, &create_file}) {
-    const bool creates = node_comm.rank() == 0;
-    std::shared_ptr<SharedMemory> memory = creates ? create_memory(bytes) : nullptr;
+/// A file that finds no room when it is touched kills the process. Asks before, as the kernel would take all
+/// there is until it sees that it is too little, and after, as other processes take theirs.
+bool SharedMemory::take_room(std::size_t first, std::size_t bytes) const noexcept {
+  return has_room(file_.get(), bytes) &&
+         posix_fallocate(file_.get(), static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0 &&
+         has_room(file_.get(), 0);
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::of_node(const MpiComm& node_comm, std::size_t bytes,
+                                                    std::initializer_list<Backing> backings) {
+  constexpr const char* kOperation = "shared memory of the node's ranks";
+  const bool creates = node_comm.rank() == 0;
+  for (const Backing backing : backings) {
+    std::shared_ptr<SharedMemory> memory;
+    if (creates) memory = backing == Backing::anonymous ? create(bytes) : create_file(bytes);
     Address address = memory != nullptr ? memory->address() : Address{};
-    node_comm.call(kSharing,
+    node_comm.call(kOperation,
                    [&](MPI_Comm node) { return MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, node); });
     if (!creates && address.file >= 0) memory = open(address);
-    const bool everywhere = node_comm.on_all_ranks(kSharing, memory != nullptr);
+    // Each rank takes pages of its own, which the kernel places near to the rank's processor.
+    const auto begin_of = [&](int rank) {
+      return bytes * static_cast<std::size_t>(rank) / static_cast<std::size_t>(node_comm.size());
+    };
+    const std::size_t first = begin_of(node_comm.rank()), last = begin_of(node_comm.rank() + 1);
+    const bool complete =
+        memory != nullptr && (backing == Backing::anonymous || memory->take_room(first, last - first));
+    const bool everywhere = node_comm.on_all_ranks(kOperation, complete);
     if (memory != nullptr) memory->forget_name();  // everyone has opened it, or does not want it
     if (everywhere) return memory;
   }
@@ -125,40 +137,13 @@ SharedMemory::Address SharedMemory::address() const noexcept {
   return result;
 }
 
-std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes,
-                                                   Backing first_choice) {
-  std::optional<SharedWindow> window = made_of(first_choice, node_comm, bytes);
-  if (!window && first_choice != Backing::file) window = made_of(Backing::file, node_comm, bytes);
-  return window;
-}
-
-std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm& node_comm,
-                                                  std::size_t bytes) {
-  const std::shared_ptr<SharedMemory> own_memory =
-      backing == Backing::anonymous ? SharedMemory::create(bytes) : SharedMemory::create_file(bytes);
-  const SharedMemory::Address address =
-      own_memory != nullptr ? own_memory->address() : SharedMemory::Address{};
-  std::vector<SharedMemory::Address> addresses(static_cast<std::size_t>(node_comm.size()));
-  constexpr int kAddress = sizeof(SharedMemory::Address);
-  node_comm.call(kSharing, [&](MPI_Comm node) {
-    return MPI_Allgather(&address, kAddress, MPI_BYTE, addresses.data(), kAddress, MPI_BYTE, node);
-  });
-  SharedWindow window;
-  window.bytes_ = bytes;
-  window.backing_ = backing;
-  window.rank_ = node_comm.rank();
-  bool complete = true;
-  for (const SharedMemory::Address& other : addresses) {
-    const bool own = window.memory_.size() == static_cast<std::size_t>(window.rank_);
-    window.memory_.push_back(own ? own_memory : other.file >= 0 ? SharedMemory::open(other) : nullptr);
-    complete = complete && window.memory_.back() != nullptr;
-    if (complete) window.segments_.push_back(window.memory_.back()->data());
-  }
-  const bool everywhere = node_comm.on_all_ranks(kSharing, complete);
-  if (own_memory != nullptr) own_memory->forget_name();  // everyone has opened it, or does not want it
-  if (!everywhere) return std::nullopt;
-  for (const std::shared_ptr<SharedMemory>& memory : window.memory_) memory->close_file();
-  return window;
+std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes) {
+  const std::size_t distance = round_up(bytes, bytes < kHugePage ? BlockCache::kPage : kHugePage);
+  std::shared_ptr<SharedMemory> memory =
+      SharedMemory::of_node(node_comm, distance * static_cast<std::size_t>(node_comm.size()));
+  if (memory == nullptr) return std::nullopt;
+  memory->close_file();
+  return SharedWindow(std::move(memory), bytes, distance, node_comm.rank());
 }
 
 }  // namespace cxtrain

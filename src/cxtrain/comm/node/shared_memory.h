@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
 
@@ -29,17 +28,20 @@ class SharedMemory {
   /// left behind after any end of a process. The size of /dev/shm does not limit it. Pages cost memory once
   /// they are touched. Null if the kernel refuses it.
   static std::shared_ptr<SharedMemory> create(std::size_t bytes) noexcept;
-  /// Makes a file in /dev/shm, for processes that cannot reach each other's /proc entries. Takes all pages at
-  /// once, and leaves some space to other programs. Null if there is not enough space (containers often have
-  /// 64 MB). Call `forget_name` as soon as every process has opened the file.
+  /// Makes a file in /dev/shm, for processes that cannot reach each other's /proc entries. Null if there is
+  /// not enough space (containers often have 64 MB). Call `take_room` before the memory is touched, and
+  /// `forget_name` as soon as every process has opened the file.
   static std::shared_ptr<SharedMemory> create_file(std::size_t bytes) noexcept;
   /// Maps the memory of another process, which must hold it meanwhile. Null if it cannot be reached: another
   /// container may have process numbers, or a /dev/shm, of its own.
   static std::shared_ptr<SharedMemory> open(const Address& address) noexcept;
 
-  /// Makes memory that every rank of a node maps. Collective over `node_comm`. Null, on all ranks, if the
-  /// node cannot do it.
-  static std::shared_ptr<SharedMemory> of_node(const MpiComm& node_comm, std::size_t bytes);
+  enum class Backing { anonymous, file };
+  /// Makes memory that every rank of a node maps, of the first of `backings` that the node can do. Null, on
+  /// all ranks, if the node can do none. Collective over `node_comm`.
+  static std::shared_ptr<SharedMemory> of_node(const MpiComm& node_comm, std::size_t bytes,
+                                               std::initializer_list<Backing> backings = {Backing::anonymous,
+                                                                                          Backing::file});
 
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -48,6 +50,9 @@ class SharedMemory {
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   Address address() const noexcept;
+  /// Takes the pages of `bytes` bytes from byte `first` on, and leaves some space to other programs. Returns
+  /// false if there is not enough space.
+  bool take_room(std::size_t first, std::size_t bytes) const noexcept;
   /// Maps the first `bytes` at this address, for this process alone: a write copies the page. Replaces what
   /// is mapped there. Returns false if the kernel refuses.
   bool map_private(std::byte* address, std::size_t bytes) const noexcept;
@@ -69,38 +74,34 @@ class SharedMemory {
   std::size_t bytes_;
 };
 
-/// Memory that all ranks of a node see: one segment per rank, each in every rank's address space.
+/// Memory that all ranks of a node see: a segment for each rank.
 class SharedWindow {
  public:
-  /// Material of the segments: anonymous memory, or files in /dev/shm.
-  enum class Backing { anonymous, file };
+  /// Allocates `bytes` (above 0) for each rank, zeroed, on pages of their own; large segments begin on huge
+  /// pages. Absent, on all ranks, if the node cannot do it. Collective over `node_comm`.
+  static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes);
 
-  /// Allocates `bytes` (above 0) for each rank, zeroed, on pages of their own. Collective over `node_comm`.
-  /// Uses `first_choice` (which is for tests), and files if that fails on some rank. Absent, on all ranks, if
-  /// the node can do neither.
-  static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes,
-                                              Backing first_choice = Backing::anonymous);
-
-  std::size_t bytes() const noexcept { return bytes_; }
-  Backing backing() const noexcept { return backing_; }
-  /// Segments in the order of the node's ranks.
-  std::span<std::byte* const> segments() const noexcept { return segments_; }
+  /// Address of a rank's segment.
+  std::byte* segment(int rank) const noexcept {
+    return memory_->data() + static_cast<std::size_t>(rank) * distance_;
+  }
   /// Index of this rank's segment.
   int rank() const noexcept { return rank_; }
-  std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
+  std::byte* own() const noexcept { return segment(rank_); }
+  std::size_t bytes() const noexcept { return bytes_; }
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
   /// This rank's segment, which may outlive the window.
-  const std::shared_ptr<SharedMemory>& memory() const { return memory_[static_cast<std::size_t>(rank_)]; }
+  std::shared_ptr<std::byte> share_own() const noexcept { return {memory_, own()}; }
+  /// Returns whether somebody has this rank's segment from `share_own`.
+  bool is_shared() const noexcept { return memory_.use_count() > 1; }
 
  private:
-  SharedWindow() = default;
-  static std::optional<SharedWindow> made_of(Backing backing, const MpiComm& node_comm, std::size_t bytes);
+  SharedWindow(std::shared_ptr<SharedMemory> memory, std::size_t bytes, std::size_t distance, int rank)
+      : memory_(std::move(memory)), bytes_(bytes), distance_(distance), rank_(rank) {}
 
-  std::size_t bytes_ = 0;
-  Backing backing_ = Backing::anonymous;
-  int rank_ = 0;
-  std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per rank
-  std::vector<std::byte*> segments_;                   ///< address of each segment
+  std::shared_ptr<SharedMemory> memory_;
+  std::size_t bytes_, distance_;  ///< of a segment; from one segment to the next
+  int rank_;
 };
 
 }  // namespace cxtrain

@@ -70,13 +70,13 @@ std::string WindowCollectives::way_between_nodes() const {
   return network_ && network_->by_tcp ? "TCP, beside backward" : "MPI";
 }
 
-std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
+std::shared_ptr<std::byte> WindowCollectives::allocate(std::size_t bytes) {
   drop_unused();
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
   const bool complete = window.has_value() && (num_nodes_ == 1 || network_.has_value());
   // Nodes may differ in shared memory; the way of reducing must not.
   if (!comm_.on_all_ranks("shared memory for gradients", complete)) return nullptr;
-  std::shared_ptr<SharedMemory> own = window->memory();
+  std::shared_ptr<std::byte> own = window->share_own();
   windows_.push_back({std::move(*window), false});
   return own;
 }
@@ -86,7 +86,7 @@ void WindowCollectives::drop_unused() {
   join();  // exchanges under way have the numbers of windows
   if (windows_.empty()) return;
   std::vector<char> used;
-  for (const Window& window : windows_) used.push_back(window.memory.memory().use_count() > 1 ? 1 : 0);
+  for (const Window& window : windows_) used.push_back(window.memory.is_shared() ? 1 : 0);
   node_comm_.call("unused memory", [&](MPI_Comm node) {
     return MPI_Allreduce(MPI_IN_PLACE, used.data(), static_cast<int>(used.size()), MPI_SIGNED_CHAR, MPI_MAX,
                          node);
@@ -109,7 +109,7 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
       SharedWindow::allocate(node_comm_, kTables * entries * sizeof(Location));
   if (!locations) return nullptr;
   locations_.emplace(std::move(*locations));
-  auto pool = std::make_shared<MemPool>(window->memory(), sizes);
+  auto pool = std::make_shared<MemPool>(window->share_own(), sizes);
   windows_.push_back({std::move(*window), true});
   return pool;
 }
@@ -162,8 +162,7 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
 }
 
 WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
-  return reinterpret_cast<Location*>(locations_->segments()[static_cast<std::size_t>(local_rank)]) +
-         table * table_entries();
+  return reinterpret_cast<Location*>(locations_->segment(local_rank)) + table * table_entries();
 }
 
 void WindowCollectives::note_locations(std::span<const Slice> slices, std::size_t table,

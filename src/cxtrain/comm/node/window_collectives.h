@@ -60,7 +60,7 @@ class WindowCollectives final : public NodeMemory {
 
   /// Memory for collectives. Collective over all ranks; null, on all of them alike, where a node cannot share
   /// so much. Memory that no rank of this node holds any more is given back at this occasion.
-  std::shared_ptr<SharedMemory> allocate(std::size_t bytes);
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
 
   /// Where in the windows an address of this rank lies.
   struct Location {
@@ -71,8 +71,7 @@ class WindowCollectives final : public NodeMemory {
   std::optional<Location> find(const void* address) const;
   /// The address of a location in the memory of a rank of the node.
   std::byte* at(int local_rank, Location location) const {
-    return windows_[location.window].memory.segments()[static_cast<std::size_t>(local_rank)] +
-           location.offset;
+    return windows_[location.window].memory.segment(local_rank) + location.offset;
   }
   /// Where a rank of the node has the values of a slice of `all_reduce_slices`, by the slice's number.
   std::byte* at_noted(int local_rank, std::size_t slice) const {
