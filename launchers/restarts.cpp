@@ -11,6 +11,7 @@
 
 #include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "launchers/child_process.h"
@@ -116,17 +117,11 @@ std::string describe(const RestartPolicy::End& end) {
   return text;
 }
 
-/// "12.3".
-std::string in_tenths(double seconds) {
-  const long tenths = std::lround(seconds * 10);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
-}
-
 void log_end(int restarts, double seconds, const RestartPoint& left) {
   if (restarts == 0) return;
-  std::string line = counted(restarts, "restart") + ": " + in_tenths(seconds) + " s in all";
+  std::string line = counted(restarts, "restart") + ": " + formatted("%.1f s in all", seconds);
   if (left.trained_seconds > 0 && left.trained_seconds <= seconds) {
-    line += ", " + in_tenths(left.trained_seconds) + " s (" +
+    line += ", " + formatted("%.1f s (", left.trained_seconds) +
             std::to_string(std::lround(100 * left.trained_seconds / seconds)) + " %) of training are kept";
   }
   log_info(line);

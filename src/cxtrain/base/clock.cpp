@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -12,6 +13,14 @@ namespace cxtrain {
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string date_text(double time, const char* format, bool utc) {
+  const auto seconds = static_cast<std::time_t>(time);
+  std::tm parts{};
+  if ((utc ? gmtime_r(&seconds, &parts) : localtime_r(&seconds, &parts)) == nullptr) return {};
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
 }
 
 double seconds_since_process_start() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace cxtrain {
 
@@ -22,6 +23,10 @@ class SteadyClock final : public Clock {
 /// Returns the time of day, which may jump. Use it for people, and for files that other programs read. No
 /// decision depends on it.
 double seconds_since_1970();
+
+/// Returns a time, in seconds since 1970, as strftime(3) writes it, in local time or in UTC; empty if the
+/// time has no date.
+std::string date_text(double time, const char* format, bool utc = false);
 
 /// Returns the seconds since the operating system started this process: the user's waiting time, dynamic
 /// loading included. Resolution 10 ms.

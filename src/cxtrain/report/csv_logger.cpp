@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/report/csv_cells.h"
@@ -20,16 +21,6 @@ std::string quote(const std::string& name) {
   std::string quoted = "\"";
   for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';
-}
-
-template <class Cells, class Text>
-std::string join(const Cells& cells, Text text) {
-  std::string line;
-  for (const auto& cell : cells) {
-    if (&cell != &*std::begin(cells)) line += ',';
-    line += text(cell);
-  }
-  return line + '\n';
 }
 
 constexpr const char* kCsv = "/metrics.csv";
@@ -106,10 +97,11 @@ void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metri
   }
   if (!unknown.empty()) add_columns(unknown);
 
-  file_->append(join(columns_, [&](const std::string& column) {
+  const auto cell_of = [&](const std::string& column) {
     const auto cell = row.find(column);
     return cell == row.end() ? std::string() : cell->second;
-  }));
+  };
+  file_->append(joined(columns_, ",", cell_of) + "\n");
 }
 
 void CsvLogger::flush() {
@@ -133,14 +125,15 @@ std::int64_t CsvLogger::begin_with(const std::string& source, const std::vector<
   std::string line;
   std::getline(lines, line);
   const std::vector<std::string> old = split_csv_line(line);
-  std::string content = columns.empty() ? std::string() : join(columns, quote);
+  std::string content = columns.empty() ? std::string() : joined(columns, ",", quote) + "\n";
   std::int64_t rows = 0;
   while (rows < most_rows && std::getline(lines, line) && !lines.eof()) {
     const std::vector<std::string> cells = split_csv_line(line);
-    content += join(columns, [&](const std::string& column) {
+    const auto cell_of = [&](const std::string& column) {
       const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
-    });
+    };
+    content += joined(columns, ",", cell_of) + "\n";
     ++rows;
   }
   file_.reset();  // it holds the file that is about to be replaced
@@ -151,7 +144,7 @@ std::int64_t CsvLogger::begin_with(const std::string& source, const std::vector<
 
 void CsvLogger::on_save_checkpoint(StateDict& state) {
   if (!file_) open();
-  state.set("columns", columns_.empty() ? std::string() : join(columns_, quote));
+  state.set("columns", columns_.empty() ? std::string() : joined(columns_, ",", quote) + "\n");
   state.set("rows", rows_before_ + file_->appends_written());
 }
 

@@ -9,23 +9,9 @@ namespace {
 /// Squares and differences of values below it are finite.
 constexpr double kLargestValue = 1e150;
 
-void add_to(CurvePiece& piece, double x, double y, bool is_finite) {
-  piece.x = std::min(piece.x, x);
-  piece.last_x = std::max(piece.last_x, x);
-  if (!is_finite) {
-    ++piece.not_finite;
-    return;
-  }
-  const bool first = piece.count == 0;
-  piece.lowest = first ? y : std::min(piece.lowest, y);
-  piece.highest = first ? y : std::max(piece.highest, y);
-  piece.last = y;
-  ++piece.count;
-  piece.mean += (y - piece.mean) / static_cast<double>(piece.count);
-}
-
-/// `later` follows `piece`.
+/// The values of `later` follow those of `piece`.
 void merge_into(CurvePiece& piece, const CurvePiece& later) {
+  piece.x = std::min(piece.x, later.x);
   piece.last_x = std::max(piece.last_x, later.last_x);
   piece.not_finite += later.not_finite;
   if (later.count == 0) return;
@@ -59,7 +45,9 @@ void Curve::add(double x, double y) {
                           [this](const CurvePiece& piece, double i) { return interval_of(piece.x) < i; });
   }
   if (at == pieces_.end() || interval_of(at->x) != interval) at = pieces_.insert(at, {.x = x, .last_x = x});
-  add_to(*at, x, y, is_finite);
+  CurvePiece point{.x = x, .last_x = x, .not_finite = 1};
+  if (is_finite) point = {.x = x, .last_x = x, .count = 1, .lowest = y, .highest = y, .mean = y, .last = y};
+  merge_into(*at, point);
   while (pieces_.size() > kMaxPieces) halve();
 }
 

@@ -9,15 +9,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kHeadOfRecord = 12, kTailOfRecord = 4;
 /// Of a row of metrics; a larger record is not read.
 constexpr std::uint64_t kLargestRecord = std::uint64_t{1} << 20;
-
-std::uint64_t little_endian_number(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  return value;
-}
 
 void read_events_file(const ReadableFile& file, const std::function<void(const EventTime&)>& take) {
   constexpr std::size_t kChunk = std::size_t{1} << 20;
@@ -26,8 +19,7 @@ void read_events_file(const ReadableFile& file, const std::function<void(const E
   bool first = true;
   for (std::size_t begin = 0;;) {
     const std::string_view rest = std::string_view(buffer).substr(begin);
-    const std::uint64_t length =
-        rest.size() < kHeadOfRecord ? 0 : little_endian_number(rest.substr(0, sizeof(std::uint64_t)));
+    const std::uint64_t length = rest.size() < kHeadOfRecord ? 0 : length_of_record(rest);
     if (length > kLargestRecord) {  // an image
       const std::uint64_t place = next - rest.size(), size = file.size();
       if (length > size || place + kHeadOfRecord + length + kTailOfRecord > size) return;

@@ -1,13 +1,12 @@
 #include "cxtrain/report/metric_rows.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "cxtrain/config/values.h"
 #include "cxtrain/report/csv_cells.h"
 #include "cxtrain/report/line_reader.h"
 #include "cxtrain/report/saved_rows.h"
@@ -76,14 +75,6 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool inside_ = false, has_step_ = false;
 };
 
-template <class Number>
-std::optional<Number> number_in(std::string_view cell) {
-  Number value{};
-  const auto [rest, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || rest != cell.data() + cell.size()) return std::nullopt;
-  return value;
-}
-
 /// Parts of a file, each read from its first whole line on.
 std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_of(std::uint64_t size, std::uint64_t most) {
   if (size <= most) return {{0, size}};
@@ -110,13 +101,13 @@ bool parse_csv_row(std::string_view line, const std::vector<std::string>& names,
   bool has_step = false;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (names[i] == "step") {
-      const auto step = number_in<std::int64_t>(cells[i]);
+      const auto step = parse_integer(cells[i]);
       has_step = step && *step >= 0 && *step <= kLastStep;
       row.step = step.value_or(0);
     } else if (names[i] == "epoch") {
-      row.epoch = number_in<std::int64_t>(cells[i]).value_or(0);
+      row.epoch = parse_integer(cells[i]).value_or(0);
     } else if (!cells[i].empty()) {
-      const auto value = number_in<double>(cells[i]);
+      const auto value = parse_real(cells[i]);
       if (!value) return false;
       row.metrics.emplace_back(names[i], *value);
     }

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <random>
 #include <set>
 #include <sstream>
 #include <system_error>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/report/config_lines.h"
@@ -29,24 +29,18 @@ std::string color_of(std::size_t i) {
   return "hsl(" + std::to_string(i * kGoldenAngle % 360) + " 62% 55%)";
 }
 
-std::string last_part(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
 /// "version_3", or with the folder above cxtrain_logs: "gpt/version_3".
-std::string short_name(std::string path, bool with_root) {
+std::string short_name(const std::string& run, bool with_root) {
   std::error_code nowhere;  // "." has no name
-  const std::filesystem::path absolute = std::filesystem::absolute(path, nowhere).lexically_normal();
-  if (!nowhere) path = absolute.string();
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  const std::string name = last_part(path);
-  if (!with_root || name.size() == path.size()) return name;
-  std::string above = path.substr(0, path.size() - name.size() - 1);
-  if (last_part(above) == "cxtrain_logs")
-    above.resize(above.size() - std::min(above.size(), std::string("/cxtrain_logs").size()));
-  const std::string root = last_part(above);
-  return root.empty() || root == "." ? name : root + "/" + name;
+  std::filesystem::path path = std::filesystem::absolute(run, nowhere);
+  if (nowhere) path = run;
+  path = path.lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const std::string name = path.filename().string();
+  std::filesystem::path above = path.parent_path();
+  if (above.filename() == "cxtrain_logs") above = above.parent_path();
+  const std::string root = above.filename().string();
+  return !with_root || root.empty() ? name : root + "/" + name;
 }
 
 /// As short as tells the runs apart.
@@ -121,12 +115,6 @@ std::vector<ChartGroup> groups_of(std::span<const RunRecord> runs) {
   return ordered;
 }
 
-/// An entry of a chart's legend.
-struct ChartKey {
-  std::string name, color;
-  bool dashed = false;
-};
-
 class PageWriter {
  public:
   PageWriter(std::span<const RunRecord> runs, double written_at)
@@ -152,14 +140,7 @@ class PageWriter {
   }
 
  private:
-  std::string time_text() const {
-    const auto seconds = static_cast<std::time_t>(written_at_);
-    std::tm local{};
-    std::array<char, 64> text{};
-    if (localtime_r(&seconds, &local) == nullptr) return "?";
-    std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
-    return text.data();
-  }
+  std::string time_text() const { return date_text(written_at_, "%Y-%m-%d %H:%M:%S"); }
 
   /// The policy lets the browser load nothing, and run no script but the page's own.
   void write_head() {
@@ -225,45 +206,25 @@ class PageWriter {
   // ---------------------------------------------------------------- charts
 
   void add_marks(Chart& chart) const {
+    using Kind = RunRecord::Mark::Kind;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       for (const RunRecord::Mark& mark : runs_[i].marks) {
-        ChartMark drawn{.kind = {}, .x = static_cast<double>(mark.step), .color = {}, .text = {}};
+        const bool resumed = mark.kind == Kind::restart, slow = mark.kind == Kind::straggler;
         const std::string at = " at step " + std::to_string(mark.step);
-        switch (mark.kind) {
-          case RunRecord::Mark::Kind::checkpoint:
-            drawn.kind = ChartMark::Kind::checkpoint;
-            drawn.color = "var(--axis)";
-            drawn.text = "checkpoint" + at;
-            break;
-          case RunRecord::Mark::Kind::restart:
-            drawn.kind = ChartMark::Kind::restart;
-            drawn.color = several_ ? color_of(i) : "var(--muted)";
-            drawn.text = "resumed" + at;
-            break;
-          case RunRecord::Mark::Kind::straggler:
-            drawn.kind = ChartMark::Kind::straggler;
-            drawn.color = "var(--warn)";
-            drawn.text = mark.text;
-            break;
-        }
-        if (several_) drawn.text = names_[i] + ": " + drawn.text;
-        chart.marks.push_back(std::move(drawn));
+        const std::string text = slow ? mark.text : (resumed ? "resumed" : "checkpoint") + at;
+        chart.marks.push_back({.kind = mark.kind,
+                               .x = static_cast<double>(mark.step),
+                               .color = slow       ? "var(--warn)"
+                                        : !resumed ? "var(--axis)"
+                                        : several_ ? color_of(i)
+                                                   : "var(--muted)",
+                               .text = several_ ? names_[i] + ": " + text : text});
       }
     }
   }
 
-  void write_chart(const Chart& chart, std::span<const ChartKey> keys) {
-    out_ << "<figure><figcaption><b>" << escape_html(chart.title) << "</b>";
-    if (!chart.unit.empty()) out_ << "<span class=\"unit\">" << escape_html(chart.unit) << "</span>";
-    for (const ChartKey& key : keys) {
-      out_ << "<span class=\"key\"><i" << (key.dashed ? " class=\"d\"" : "") << " style=\"--c:" << key.color
-           << "\"></i>" << escape_html(key.name) << "</span>";
-    }
-    out_ << "</figcaption>" << to_svg(chart) << "</figure>";
-  }
-
-  std::vector<ChartKey> keys_of_runs(const Chart& chart) const {
-    std::vector<ChartKey> keys;
+  std::vector<ChartSeries> keys_of_runs(const Chart& chart) const {
+    std::vector<ChartSeries> keys;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       const bool drawn = std::any_of(chart.series.begin(), chart.series.end(),
                                      [&](const auto& series) { return series.color == color_of(i); });
@@ -277,7 +238,7 @@ class PageWriter {
     Chart chart;
     chart.title = group.title;
     chart.may_smooth = chart.may_log = !group.is_rate;
-    std::vector<ChartKey> stages;
+    std::vector<ChartSeries> stages;
     const bool staged = std::any_of(group.names.begin(), group.names.end(), [](const std::string& name) {
       return !parse_metric_name(name).stage.empty();
     });
@@ -296,10 +257,10 @@ class PageWriter {
       stages.push_back({shown, several_ ? "var(--muted)" : color_of(color), dashed});
     }
     add_marks(chart);
-    std::vector<ChartKey> keys = keys_of_runs(chart);
+    std::vector<ChartSeries> keys = keys_of_runs(chart);
     const bool says_more = stages.size() > 1 || stages.front().name != group.title;
     if (says_more) keys.insert(keys.end(), stages.begin(), stages.end());
-    write_chart(chart, keys);
+    out_ << figure(chart, keys);
   }
 
   void write_curve_of_runs(Chart chart, Curve RunRecord::*curve) {
@@ -309,7 +270,7 @@ class PageWriter {
     }
     if (chart.series.empty()) return;
     if (!chart.log_x) add_marks(chart);
-    write_chart(chart, keys_of_runs(chart));
+    out_ << figure(chart, keys_of_runs(chart));
   }
 
   void write_lr_sweep() {

@@ -1,11 +1,10 @@
 #include "cxtrain/report/run_events.h"
 
-#include <array>
 #include <cmath>
-#include <ctime>
 #include <memory>
 #include <optional>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/report/line_reader.h"
@@ -19,12 +18,8 @@ std::string time_text(double seconds_since_1970) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(seconds_since_1970 >= 0 && seconds_since_1970 < kYear3000)) seconds_since_1970 = 0;
   const auto microseconds = static_cast<std::int64_t>(std::llround(seconds_since_1970 * 1e6));
-  const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  std::array<char, 32> day{};
-  std::strftime(day.data(), day.size(), "%Y-%m-%d %H:%M:%S", &local);
-  return day.data() + formatted(".%06d", static_cast<int>(microseconds % 1'000'000));
+  return date_text(static_cast<double>(microseconds / 1'000'000), "%Y-%m-%d %H:%M:%S") +
+         formatted(".%06d", static_cast<int>(microseconds % 1'000'000));
 }
 
 const char* severity_of(RunEvent::Kind kind) {

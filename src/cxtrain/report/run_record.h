@@ -10,6 +10,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/run_status.h"
+#include "cxtrain/report/svg_chart.h"
 
 namespace cxtrain {
 
@@ -17,7 +18,7 @@ namespace cxtrain {
 struct RunRecord {
   /// Something that happened at a step.
   struct Mark {
-    enum class Kind { checkpoint, restart, straggler };
+    using Kind = ChartMark::Kind;
     Kind kind = Kind::checkpoint;
     std::int64_t step = 0;
     std::string text;

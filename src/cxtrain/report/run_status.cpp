@@ -39,22 +39,8 @@ bool is_run(Filesystem& files, const std::string& path) {
   return has(kRunLockFile) || has("run.json") || (has("config.yaml") && !has("cxtrain_logs"));
 }
 
-/// Nothing where it cannot be read: what is there says enough.
-std::string text_of_file(Filesystem& files, const std::string& path, std::uint64_t most = 1 << 20) {
-  try {
-    if (!is_file_of_run(files, path)) return {};
-    const auto file = files.open(path);
-    const std::uint64_t size = file->size(), begin = size > most ? size - most : 0;
-    std::string text(static_cast<std::size_t>(size - begin), '\0');
-    text.resize(file->read(begin, text));
-    return text;
-  } catch (const FileError&) {
-    return {};
-  }
-}
-
 void read_end(Filesystem& files, RunStatus& status) {
-  const auto summary = parse_summary(text_of_file(files, status.run + "/run.json"));
+  const auto summary = parse_summary(text_of_run_file(files, status.run + "/run.json"));
   if (!summary) return;
   status.end = summary->status;
   status.exit_code = summary->exit_code;
@@ -213,7 +199,7 @@ RunStatus read_run_status(Filesystem& files, const std::string& run, double now)
   status.locked = run_folder_is_locked(files, run);
   status.holder = owner_of_run_folder(files, run);
   read_end(files, status);
-  status.progress = parse_progress(text_of_file(files, run + "/" + std::string(kProgressFile)));
+  status.progress = parse_progress(text_of_run_file(files, run + "/" + std::string(kProgressFile)));
   if (status.progress) status.silent_seconds = now - status.progress->time;
   find_newest_checkpoint(files, status);
   read_errors(files, status);

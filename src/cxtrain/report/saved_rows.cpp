@@ -12,6 +12,14 @@ bool is_file_of_run(Filesystem& files, const std::string& path) {
          (file->owner == folder->owner || belongs_to_this_user(files, path));
 }
 
+std::string text_of_run_file(Filesystem& files, const std::string& path, std::uint64_t most) {
+  try {
+    return is_file_of_run(files, path) ? read_whole_file(files, path, most) : std::string();
+  } catch (const FileError&) {
+    return {};
+  }
+}
+
 std::string read_saved_rows(Filesystem& files, const std::string& path, std::int64_t bytes,
                             std::size_t (*whole)(std::string_view)) {
   const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));

@@ -14,6 +14,10 @@ namespace cxtrain {
 /// could have other files copied into a run, and of the folder's owner, this user or root.
 bool is_file_of_run(Filesystem& files, const std::string& path);
 
+/// The text of a small file of a run, such as run.json; empty where it is no such file (`is_file_of_run`), is
+/// larger than `most` bytes, or cannot be read.
+std::string text_of_run_file(Filesystem& files, const std::string& path, std::uint64_t most = 1 << 20);
+
 /// The first `bytes` bytes of a file of a run; none of what is no such file (`is_file_of_run`). Where it is
 /// shorter, or missing, what is there up to the end of the last row that is whole, and a warning. `whole`:
 /// how many bytes of a text are whole rows. Throws FileError where the file cannot be read.

@@ -300,6 +300,15 @@ std::string to_svg(const Chart& chart) {
   return out.str();
 }
 
+std::string figure(const Chart& chart, std::span<const ChartSeries> keys) {
+  std::string text = "<figure><figcaption><b>" + escape_html(chart.title) + "</b>";
+  if (!chart.unit.empty()) text += "<span class=\"unit\">" + escape_html(chart.unit) + "</span>";
+  for (const ChartSeries& key : keys)
+    text += "<span class=\"key\"><i" + std::string(key.dashed ? " class=\"d\"" : "") +
+            " style=\"--c:" + key.color + "\"></i>" + escape_html(key.name) + "</span>";
+  return text + "</figcaption>" + to_svg(chart) + "</figure>";
+}
+
 std::string escape_html(std::string_view text) {
   constexpr std::string_view kSpecial = "&<>\"'";
   constexpr std::array kEntities{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};

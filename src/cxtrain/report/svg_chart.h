@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/report/curve.h"
@@ -38,6 +40,9 @@ struct Chart {
 /// The chart as an <svg> element that uses the page's classes and colours; one that says so where no curve
 /// has a value.
 std::string to_svg(const Chart& chart);
+
+/// The chart as a <figure> element: title, unit, legend of `keys` (without their curves), drawing.
+std::string figure(const Chart& chart, std::span<const ChartSeries> keys);
 
 /// The text for HTML and XML, in an element or a quoted attribute: without characters that end either,
 /// control characters, or bytes that are not UTF-8.

@@ -32,57 +32,35 @@ double exposed_exchanges_of(const SizeResult& size) {
 }
 
 /// Exchanges that no work hides, and what would hide a part of them, one cure after the other.
-class ExposedExchanges {
- public:
-  explicit ExposedExchanges(const SizeResult& size)
-      : exposed_(std::max(0.0, size.step.value - size.longest_work)),
-        least_(kShareOfCause * size.step.value),
-        backward_(size.phase("backward")),
-        seconds_(size.exchange.seconds),
-        tail_(tail_of(size.exchange)) {
-    constexpr double kMaxSteps = 1.5;
-    const double alone = exposed_exchanges_of(size);
-    if (alone > 0) in_steps_ = std::min(kMaxSteps, exposed_ / alone);
-  }
-
-  /// Notes what is gained if exchanges take so long alone, with such a tail (`exposed_exchanges`).
-  void cure(CauseKind kind, double seconds, double tail, Found& found) {
-    const double alone =
-        exposed_exchanges(seconds_, backward_, tail_) - exposed_exchanges(seconds, backward_, tail);
-    const double gain = std::min(exposed_, in_steps_ * alone);
-    if (gain < least_) return;
-    found.emplace_back(kind, gain);
-    exposed_ -= gain;
-    seconds_ = seconds;
-    tail_ = tail;
-  }
-  /// What no cure has hidden.
-  double left() const { return exposed_; }
-  /// Of the exchanges alone.
-  double seconds() const { return seconds_; }
-  double tail() const { return tail_; }
-
- private:
-  double exposed_;
-  const double least_, backward_;
-  double seconds_, tail_;
-  double in_steps_ = 1;  ///< how much longer ranks wait in steps than by the times of exchanges alone
-};
-
 Found causes_of_exchanges(const SizeResult& size) {
-  Found found;
-  ExposedExchanges exposed(size);
+  constexpr double kMaxSteps = 1.5;
   const ExchangeTimes& exchange = size.exchange;
+  const double backward = size.phase("backward"), alone = exposed_exchanges_of(size);
+  double left = std::max(0.0, size.step.value - size.longest_work);  // what no cure has hidden
+  double seconds = exchange.seconds, tail = tail_of(exchange);       // of the exchanges alone
+  // How much longer ranks wait in steps than by the times of exchanges alone.
+  const double in_steps = alone > 0 ? std::min(kMaxSteps, left / alone) : 1;
+  Found found;
+  // Notes what is gained if exchanges take so long alone, with such a tail (`exposed_exchanges`).
+  const auto cure = [&](CauseKind kind, double new_seconds, double new_tail) {
+    const double less =
+        exposed_exchanges(seconds, backward, tail) - exposed_exchanges(new_seconds, backward, new_tail);
+    const double gain = std::min(left, in_steps * less);
+    if (gain < kShareOfCause * size.step.value) return;
+    found.emplace_back(kind, gain);
+    left -= gain;
+    seconds = new_seconds;
+    tail = new_tail;
+  };
   if (exchange.seconds > 0) {
     const bool waits = exchange.waits_for_backward;
     if (exchange.seconds_in_few > 0)
-      exposed.cure(CauseKind::small_messages, exchange.seconds_in_few, waits ? 1 : exchange.last_of_few,
-                   found);
+      cure(CauseKind::small_messages, exchange.seconds_in_few, waits ? 1 : exchange.last_of_few);
     if (size.slow_node && size.slow_node->speed < kSlowNode)
-      exposed.cure(CauseKind::slow_link, exposed.seconds() * size.slow_node->speed, exposed.tail(), found);
-    if (waits) exposed.cure(CauseKind::no_overlap, exposed.seconds(), exchange.last_message, found);
+      cure(CauseKind::slow_link, seconds * size.slow_node->speed, tail);
+    if (waits) cure(CauseKind::no_overlap, seconds, exchange.last_message);
   }
-  found.emplace_back(CauseKind::communication, exposed.left());
+  found.emplace_back(CauseKind::communication, left);
   return found;
 }
 

@@ -24,10 +24,6 @@ constexpr std::size_t kMinSizes = 3;
 
 // Laws of times as functions of the number of ranks, fitted to measured sizes.
 
-struct FitPoint {
-  double ranks, seconds;
-};
-
 /// A law of the time that ranks cost each other: a function of the number of ranks.
 struct CostTerm {
   const char* text;
@@ -38,39 +34,6 @@ constexpr CostTerm kMessages{"log2(ranks)", [](double ranks) { return std::log2(
 constexpr CostTerm kBytes{"(1 - 1/ranks)", [](double ranks) { return 1 - 1 / ranks; }};
 constexpr CostTerm kConstant{"constant", [](double /*ranks*/) { return 1.0; }};
 constexpr CostTerm kContention{"ranks", [](double ranks) { return ranks - 1; }};
-
-/// The sum of two terms with coefficients of at least 0: one for the work of a rank (a constant in the mode
-/// `weak`, `1/ranks` in `strong`), and a cost term.
-class StepFit {
- public:
-  StepFit(ScalingMode mode, const CostTerm& term) : mode_(mode), term_(&term) {}
-
-  /// Least squares of relative errors.
-  void fit(std::span<const FitPoint> points) {
-    LeastSquares squares;
-    for (const FitPoint& point : points)
-      squares.add(work(point.ranks) / point.seconds, term_->at(point.ranks) / point.seconds, 1);
-    work_ = squares.first_alone();
-    cost_ = 0;
-    if (!squares.shows_both()) return;
-    const auto [work, cost] = squares.both();
-    if (work < 0) {
-      work_ = 0;
-      cost_ = squares.second_alone();
-    } else if (cost > 0) {
-      work_ = work;
-      cost_ = cost;
-    }
-  }
-  double at(double ranks) const { return work_ * work(ranks) + cost_ * term_->at(ranks); }
-
- private:
-  double work(double ranks) const { return mode_ == ScalingMode::weak ? 1 : 1 / ranks; }
-
-  ScalingMode mode_;
-  const CostTerm* term_;
-  double work_ = 0, cost_ = 0;
-};
 
 /// The rounds of a size that were measured.
 struct SizeRounds {
@@ -154,16 +117,29 @@ std::size_t numbers_of_ranks(std::span<const SizeTimes> sizes) {
   return numbers;
 }
 
-std::vector<FitPoint> points_of(std::span<const SizeTimes> sizes, double SizeTimes::*time) {
-  std::vector<FitPoint> points;
-  for (const SizeTimes& each : sizes) points.push_back({static_cast<double>(each.size.ranks), each.*time});
-  return points;
-}
-
-double fitted(ScalingMode mode, const CostTerm& term, const std::vector<FitPoint>& points, int ranks) {
-  StepFit fit(mode, term);
-  fit.fit(points);
-  return fit.at(ranks);
+/// The time of `ranks` ranks by a sum of two terms with coefficients of at least 0: one for the work of a
+/// rank (a constant in the mode `weak`, `1/ranks` in `strong`), and a cost term. Least squares of relative
+/// errors.
+double fitted(ScalingMode mode, const CostTerm& term, std::span<const SizeTimes> sizes,
+              double SizeTimes::*time, int ranks) {
+  const auto work = [mode](double n) { return mode == ScalingMode::weak ? 1 : 1 / n; };
+  LeastSquares squares;
+  for (const SizeTimes& each : sizes) {
+    const double n = each.size.ranks, seconds = each.*time;
+    squares.add(work(n) / seconds, term.at(n) / seconds, 1);
+  }
+  double of_work = squares.first_alone(), of_cost = 0;
+  if (squares.shows_both()) {
+    const auto [first, second] = squares.both();
+    if (first < 0) {
+      of_work = 0;
+      of_cost = squares.second_alone();
+    } else if (second > 0) {
+      of_work = first;
+      of_cost = second;
+    }
+  }
+  return of_work * work(ranks) + of_cost * term.at(ranks);
 }
 
 /// How much longer than usual the slowest rank of a step works, where ranks differ by a share of their work.
@@ -195,18 +171,18 @@ double exposed(ScalingMode mode, const Law& law, std::span<const SizeTimes> size
   ExchangeModel model;
   model.fit(points, law.with_messages);
   if (law.network != nullptr) model.move_to(sizes.back().bytes, law.network->bytes_per_second);
-  const double backward = fitted(mode, kConstant, points_of(sizes, &SizeTimes::backward), to.ranks);
+  const double backward = fitted(mode, kConstant, sizes, &SizeTimes::backward, to.ranks);
   return within_node + (to.nodes > 1 ? model.exposed(to.nodes, backward) : 0);
 }
 
 /// The step of `to`, by a law that is fitted to these sizes.
 double step_by(ScalingMode mode, const Law& law, std::span<const SizeTimes> sizes, const StudySize& to) {
   if (law.with_exchanges) {
-    return fitted(mode, *law.term, points_of(sizes, &SizeTimes::usual_work), to.ranks) +
+    return fitted(mode, *law.term, sizes, &SizeTimes::usual_work, to.ranks) +
            lateness(mode, law.delays, sizes, to.ranks) + exposed(mode, law, sizes, to);
   }
-  if (!law.without_smallest) return fitted(mode, *law.term, points_of(sizes, &SizeTimes::step), to.ranks);
-  const double step = fitted(mode, *law.term, points_of(without_smallest(sizes), &SizeTimes::step), to.ranks);
+  if (!law.without_smallest) return fitted(mode, *law.term, sizes, &SizeTimes::step, to.ranks);
+  const double step = fitted(mode, *law.term, without_smallest(sizes), &SizeTimes::step, to.ranks);
   return mode == ScalingMode::weak ? std::max(step, sizes.front().step) : step;
 }
 

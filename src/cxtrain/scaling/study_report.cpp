@@ -8,6 +8,7 @@
 #include "cxtrain/base/counted.h"
 #include "cxtrain/base/formatted.h"
 #include "cxtrain/base/joined.h"
+#include "cxtrain/base/text_table.h"
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/report_style.h"
 #include "cxtrain/report/svg_chart.h"
@@ -92,19 +93,9 @@ std::vector<Row> table_of_phases(const StudyResult& result) {
   return rows;
 }
 
-std::string aligned(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
-    text += line + '\n';
-  }
-  return text;
+std::string text_table(const std::vector<Row>& rows) {
+  return aligned(
+      rows, [](std::size_t) { return true; }, "  ");
 }
 
 std::string markdown_table(const std::vector<Row>& rows) {
@@ -190,15 +181,6 @@ std::vector<Row> table_of_doublings(const StudyResult& result) {
   return rows;
 }
 
-std::string figure(const Chart& chart) {
-  std::string text = "<figure><figcaption><b>" + escape_html(chart.title) + "</b>";
-  if (!chart.unit.empty()) text += "<span class=\"unit\">" + escape_html(chart.unit) + "</span>";
-  for (const ChartSeries& series : chart.series)
-    text += "<span class=\"key\"><i" + std::string(series.dashed ? " class=\"d\"" : "") +
-            " style=\"--c:" + series.color + "\"></i>" + escape_html(series.name) + "</span>";
-  return text + "</figcaption>" + to_svg(chart) + "</figure>";
-}
-
 std::string charts_of(const StudyResult& result) {
   Curve rate, ideal_rate, efficiency, low, high, wanted;
   const SizeResult* base = nullptr;
@@ -230,13 +212,14 @@ std::string charts_of(const StudyResult& result) {
     chart->may_smooth = chart->may_log = false;
     chart->from_zero = true;
   }
-  return "<div class=\"charts\">" + figure(throughput) + figure(share) + "</div>";
+  return "<div class=\"charts\">" + figure(throughput, throughput.series) + figure(share, share.series) +
+         "</div>";
 }
 
 }  // namespace
 
 std::string to_text(const StudyResult& result) {
-  std::string text = aligned(table_of_sizes(result)) + '\n';
+  std::string text = text_table(table_of_sizes(result)) + '\n';
   for (const std::string& answer : result.answers) text += answer + '\n';
   return text;
 }
@@ -304,7 +287,7 @@ std::string to_text(const Forecast& predictions) {
                                         (predictions.source.empty() ? "" : " (" + predictions.source + ")");
   return "a step of N ranks" + network + ": " + predictions.model +
          "; from its other sizes the study predicts each larger size with an error of " +
-         formatted("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;
+         formatted("%.1f", 100 * predictions.own_error) + " % or less\n" + text_table(rows) + refusals;
 }
 
 }  // namespace cxtrain

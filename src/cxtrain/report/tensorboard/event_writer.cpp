@@ -45,19 +45,22 @@ tensorboard::Event event_of(std::int64_t step, double wall_time) {
   return event;
 }
 
-constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
-
 }  // namespace
+
+std::uint64_t length_of_record(std::string_view text) {
+  std::uint64_t length = 0;
+  for (std::size_t i = sizeof length; i-- > 0;) length = length << 8 | static_cast<unsigned char>(text[i]);
+  return length;
+}
 
 std::size_t whole_records(std::string_view content) {
   std::size_t whole = 0;
-  while (content.size() - whole >= kHead + kTail) {
+  while (content.size() - whole >= kHeadOfRecord + kTailOfRecord) {
     const std::string_view rest = content.substr(whole);
-    std::uint64_t length = 0;
-    for (std::size_t i = sizeof length; i-- > 0;) length = length << 8 | static_cast<unsigned char>(rest[i]);
-    if (length > rest.size() - kHead - kTail) break;
-    const std::size_t size = kHead + length + kTail;
-    if (tf_record(rest.substr(kHead, length)) != rest.substr(0, size)) break;
+    const std::uint64_t length = length_of_record(rest);
+    if (length > rest.size() - kHeadOfRecord - kTailOfRecord) break;
+    const std::size_t size = kHeadOfRecord + length + kTailOfRecord;
+    if (tf_record(rest.substr(kHeadOfRecord, length)) != rest.substr(0, size)) break;
     whole += size;
   }
   return whole;

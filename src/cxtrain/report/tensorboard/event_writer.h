@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -44,6 +45,13 @@ class EventWriter {
 };
 
 inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.";
+
+/// Bytes of a TFRecord before and after its data.
+inline constexpr std::size_t kHeadOfRecord = sizeof(std::uint64_t) + sizeof(std::uint32_t),
+                             kTailOfRecord = sizeof(std::uint32_t);
+
+/// The bytes of the data of the TFRecord that a text of at least `kHeadOfRecord` bytes begins with.
+std::uint64_t length_of_record(std::string_view text);
 
 /// How many bytes at the beginning of a text are whole records with right checksums.
 std::size_t whole_records(std::string_view content);

@@ -1,0 +1,20 @@
+#include "cxtrain/base/text_table.h"
+
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+TEST_CASE("columns of a table begin or end at one place, and no line ends with blanks", "[base]") {
+  const std::vector<std::vector<std::string>> rows{{"phase", "ms", "rank"}, {"wait", "12.5", ""}};
+  CHECK(aligned(
+            rows, [](std::size_t column) { return column == 1; }, "  ") ==
+        "  phase    ms  rank\n"
+        "  wait   12.5\n");
+  CHECK(aligned(rows, [](std::size_t) { return false; }) ==
+        "phase  ms    rank\n"
+        "wait   12.5\n");
+}
+
+}  // namespace
+}  // namespace cxtrain
