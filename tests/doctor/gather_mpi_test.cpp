@@ -37,14 +37,14 @@ doctor::DoctorInputs own_facts(const std::string& folder) {
   own.hardware.nodes.emplace_back();
   own.output_folder = folder;
   own.data_path = folder;
-  own.data_fingerprint = "same";
+  own.rank.data_fingerprint = "same";
   return own;
 }
 
 TEST_CASE("the root gets the facts of all ranks and nodes") {
   const SharedDir dir;
   doctor::DoctorInputs own = own_facts(dir.path());
-  own.plugin_hashes["of rank"] = std::to_string(test_world().rank());
+  own.rank.plugin_hashes["of rank"] = std::to_string(test_world().rank());
   const auto begin = std::chrono::steady_clock::now();
   const doctor::Recording world = gather(test_world(), own);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -100,7 +100,7 @@ TEST_CASE("the facts of a good world give no error") {
   const SharedDir dir;
   const doctor::Recording good = gather(test_world(), own_facts(dir.path()));
   doctor::DoctorInputs own = own_facts(dir.path());
-  if (test_world().rank() == test_world().size() - 1) own.data_fingerprint = "other";
+  if (test_world().rank() == test_world().size() - 1) own.rank.data_fingerprint = "other";
   const doctor::Recording bad = gather(test_world(), own);
   if (!test_world().is_root()) return;
   const doctor::Diagnosis diagnosis = doctor::diagnose(good);

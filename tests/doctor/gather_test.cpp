@@ -105,10 +105,10 @@ TEST_CASE("a process alone gathers what there is without MPI") {
   const EnvironmentVariable debug("NCCL_DEBUG", "INFO"), job("SLURM_JOB_ID", "77");
   doctor::DoctorInputs own;
   own.output_folder = dir.file("runs");
-  own.data_workers = 3;
-  own.libtorch_version = "2.11.0";
-  own.image_formats = {{"PNG"}};
-  own.resume_from = "last.ckpt";
+  own.job.data_workers = 3;
+  own.job.libtorch_version = "2.11.0";
+  own.job.image_formats = {{"PNG"}};
+  own.job.resume_from = "last.ckpt";
   own.plan.accelerator = "gpu";
   own.plan.devices = {1};
   RankPlan rank;
@@ -215,7 +215,7 @@ TEST_CASE("a driver that does not tell of the GPUs' health leaves it unknown") {
   CHECK_FALSE(node.peer_access.has_value());
   for (const char* check : {"gpu.ecc", "gpu.throttled", "gpu.peer_access", "gpu.compute_mode"}) {
     INFO(check);
-    CHECK(to_string(severity_in(world, check)) == "unknown");
+    CHECK(word_of(severity_in(world, check)) == "unknown");
   }
 }
 

@@ -17,7 +17,7 @@ void check_bad(const std::vector<BadWorld>& worlds) {
     const doctor::Diagnosis diagnosis = doctor::diagnose(changed_world(world.base, world.changes));
     INFO(doctor::to_text(diagnosis));
     const doctor::Finding finding = finding_of(diagnosis, world.check);
-    CHECK(to_string(finding.severity) == to_string(world.severity));
+    CHECK(word_of(finding.severity) == word_of(world.severity));
     CHECK_FALSE(finding.found.empty());
     std::set<std::string> expected = world.others;
     if (world.severity >= kWarning) expected.insert(world.check);

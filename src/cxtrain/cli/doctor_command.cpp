@@ -35,10 +35,10 @@ void find_resumable(Filesystem& files, const Options& options, doctor::DoctorInp
     if (!belongs_to_this_user(files, run)) continue;  // as `--ckpt_path last` does
     const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, run, options, damaged);
     if (found.empty() && damaged.empty()) continue;
-    if (!found.empty()) own.resume_from = found[0].path;
+    if (!found.empty()) own.job.resume_from = found[0].path;
     break;
   }
-  own.damaged = std::move(damaged);
+  own.job.damaged = std::move(damaged);
 }
 
 /// The folder of the file that the callback `prometheus` writes; empty: there is none.
@@ -78,20 +78,20 @@ int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, s
   doctor::DoctorInputs own;
   own.plan = examined.plan;
   own.hardware = examined.hardware;
-  own.data_workers = options.data.num_workers;
+  own.job.data_workers = options.data.num_workers;
   own.output_folder = options.trainer.default_root_dir;
   own.data_path = options.data.path;
-  own.libtorch_version = TORCH_VERSION;
-  own.image_formats = image_formats();
+  own.job.libtorch_version = TORCH_VERSION;
+  own.job.image_formats = image_formats();
   for (const std::string& plugin : options.plugins) {
     const std::string hash = doctor::file_fingerprint(plugin);
-    if (!hash.empty()) own.plugin_hashes[plugin] = hash;
+    if (!hash.empty()) own.rank.plugin_hashes[plugin] = hash;
   }
-  look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
-  look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
+  look("accelerator", [&] { own.rank.nccl = nccl_of(examined.plan); });
+  look("data", [&] { own.rank.data_fingerprint = examined.data_fingerprint(); });
   look("default_root_dir", [&] { find_resumable(files, options, own); });
   if (options.ckpt_path) look("ckpt_path", [&] { choose_checkpoint(world, files, options); });
-  look("output", [&] { own.unwritable = unwritable_places(options); });
+  look("output", [&] { own.job.unwritable = unwritable_places(options); });
   const doctor::Recording recording = doctor::gather(world, own);
   doctor::Diagnosis diagnosis;
   if (world.is_root()) diagnosis = doctor::diagnose(recording);

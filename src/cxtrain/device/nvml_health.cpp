@@ -1,16 +1,13 @@
 #include "cxtrain/device/nvml_health.h"
 
 #include <array>
+#include <functional>
 #include <limits>
 
 #include "cxtrain/device/nvml_library.h"
 
 namespace cxtrain {
 namespace {
-
-std::optional<std::string> told_compute_mode(const NvmlLibrary& nvml, NvmlLibrary::Device device) {
-  return nvml.compute_mode(device);
-}
 
 std::optional<std::int64_t> count_of_ecc_errors(const NvmlLibrary& nvml, NvmlLibrary::Device device) {
   unsigned int on = 0, on_after_reboot = 0;
@@ -73,7 +70,7 @@ GpuHealth health_of(const NvmlLibrary& nvml, const NvmlLibrary::Found& found) {
   };
   GpuHealth health;
   health.uuid = nvml.uuid(found.device);
-  health.compute_mode = told(told_compute_mode);
+  health.compute_mode = told(std::mem_fn(&NvmlLibrary::compute_mode));
   health.ecc_uncorrected = told(count_of_ecc_errors);
   health.throttled_by = told(reasons_for_lower_clocks);
   return health;

@@ -17,18 +17,8 @@
 namespace cxtrain {
 namespace {
 
-/// The entry of one of the kernel's tables of sizes in KiB.
-std::optional<std::int64_t> read_bytes(const char* table, std::string_view entry) {
-  std::ifstream file(table);
-  for (std::string word; file >> word;) {
-    std::int64_t kib = 0;
-    if (word == entry && file >> kib) return kib * 1024;
-  }
-  return std::nullopt;
-}
-
 std::int64_t memory_of_machine(std::string_view entry) {
-  return read_bytes("/proc/meminfo", entry).value_or(std::numeric_limits<std::int64_t>::max());
+  return read_kernel_bytes("/proc/meminfo", entry).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 double seconds(const timeval& time) {
@@ -39,11 +29,20 @@ double percent(double part, double whole) { return whole > 0 ? 100 * part / whol
 
 }  // namespace
 
+std::optional<std::int64_t> read_kernel_bytes(const char* table, std::string_view entry) {
+  std::ifstream file(table);
+  for (std::string word; file >> word;) {
+    std::int64_t kib = 0;
+    if (word == entry && file >> kib) return kib * 1024;
+  }
+  return std::nullopt;
+}
+
 int cores_of_this_process() { return std::max(1, static_cast<int>(cores_of_mask().size())); }
 
 std::int64_t peak_resident_bytes() {
   // VmHWM belongs to this program; getrusage's maximum survives exec and may be that of whoever started it.
-  if (const auto peak = read_bytes("/proc/self/status", "VmHWM:")) return *peak;
+  if (const auto peak = read_kernel_bytes("/proc/self/status", "VmHWM:")) return *peak;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * 1024;
@@ -51,13 +50,13 @@ std::int64_t peak_resident_bytes() {
 
 std::int64_t proportional_bytes() {
   constexpr const char* kTable = "/proc/self/smaps_rollup";
-  const auto own = read_bytes(kTable, "Pss_Anon:"), shared = read_bytes(kTable, "Pss_Shmem:");
+  const auto own = read_kernel_bytes(kTable, "Pss_Anon:"), shared = read_kernel_bytes(kTable, "Pss_Shmem:");
   // Kernels before 5.4 do not split the size.
   if (own && shared) return *own + *shared;
-  return read_bytes(kTable, "Pss:").value_or(0);
+  return read_kernel_bytes(kTable, "Pss:").value_or(0);
 }
 
-std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
+std::int64_t data_bytes() { return read_kernel_bytes("/proc/self/status", "VmData:").value_or(0); }
 
 std::int64_t total_memory_bytes() {
   const std::int64_t of_machine = memory_of_machine("MemTotal:");
@@ -87,7 +86,7 @@ CpuSample CpuLoad::sample() {
   if (sysinfo(&machine) != 0) return sample;
   const auto unit = static_cast<double>(machine.mem_unit);
   const auto bytes = [](const char* entry) {
-    return static_cast<double>(read_bytes("/proc/self/status", entry).value_or(0));
+    return static_cast<double>(read_kernel_bytes("/proc/self/status", entry).value_or(0));
   };
   sample.memory_percent = percent(bytes("VmRSS:"), static_cast<double>(machine.totalram) * unit);
   sample.swap_percent = percent(bytes("VmSwap:"), static_cast<double>(machine.totalswap) * unit);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "cxtrain/base/clock.h"
 
@@ -24,6 +26,10 @@ std::int64_t proportional_bytes();
 /// Private memory that this process may write to, used or not: what RLIMIT_DATA limits.
 std::int64_t data_bytes();
 
+/// An entry of one of the kernel's tables of sizes in KiB ("MemTotal:" of /proc/meminfo), in bytes; absent
+/// where there is none.
+std::optional<std::int64_t> read_kernel_bytes(const char* table, std::string_view entry);
+
 /// Main memory of this machine, or the part of it that the control groups of this process allow (a Slurm
 /// job's `--mem`, a container's limit).
 std::int64_t total_memory_bytes();
@@ -37,6 +43,12 @@ struct CpuSample {
   double cpu_percent = 0;     ///< processor time since the sample before; 100 is one core, all the time
   double memory_percent = 0;  ///< resident memory, of the machine's
   double swap_percent = 0;    ///< swapped out, of the machine's swap space; 0 where there is none
+
+  void fields(auto&& field) {
+    field("cpu_percent", cpu_percent);
+    field("memory_percent", memory_percent);
+    field("swap_percent", swap_percent);
+  }
 };
 
 /// Processor time that this process has used, in all its threads, in seconds.

@@ -84,14 +84,8 @@ std::string machine_of(const Recording& world, int node) {
 }
 
 std::map<std::string, std::vector<const RankFacts*>> ranks_of_machines(const Recording& world) {
-  std::map<int, std::string> machines;
-  for (const NodeFacts& node : world.nodes) machines[node.node] = machine_of(world, node.node);
   std::map<std::string, std::vector<const RankFacts*>> ranks;
-  for (const RankFacts& rank : world.ranks) {
-    std::string& machine = machines[rank.node];
-    if (machine.empty()) machine = "node " + std::to_string(rank.node);
-    ranks[machine].push_back(&rank);
-  }
+  for (const RankFacts& rank : world.ranks) ranks[machine_of(world, rank.node)].push_back(&rank);
   return ranks;
 }
 
@@ -124,6 +118,15 @@ bool is_virtual(const std::string& name) {
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
+std::int64_t fastest_interface(const NodeFacts& node) {
+  std::int64_t fastest = 0;
+  for (const InterfaceFacts& interface : node.interfaces.value_or(std::vector<InterfaceFacts>())) {
+    if (interface.up.value_or(true) && interface.name != "lo" && !is_virtual(interface.name))
+      fastest = std::max(fastest, interface.mbit_per_second.value_or(0));
+  }
+  return fastest;
+}
+
 bool has_several_nodes(const Recording& world) {
   return world.job.nodes.value_or(static_cast<int>(world.nodes.size())) > 1;
 }
@@ -133,6 +136,8 @@ bool uses_gpus(const Recording& world) { return world.job.accelerator == "gpu"; 
 int world_size(const Recording& world) {
   return world.job.world_size.value_or(static_cast<int>(world.ranks.size()));
 }
+
+bool has_several_ranks(const Recording& world) { return world_size(world) > 1; }
 
 std::vector<std::string> split_words(std::string_view list) {
   std::vector<std::string> words;

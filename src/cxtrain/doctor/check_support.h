@@ -53,7 +53,10 @@ bool knows_environment(const Recording& world);
 
 /// Whether a network interface belongs to containers or virtual machines, by its name.
 bool is_virtual(const std::string& name);
+/// Mbit/s of the fastest interface that is up and may reach other nodes; 0: not known.
+std::int64_t fastest_interface(const NodeFacts& node);
 bool has_several_nodes(const Recording& world);
+bool has_several_ranks(const Recording& world);
 bool uses_gpus(const Recording& world);
 /// How many processes the world has, also where the recording lacks their facts.
 int world_size(const Recording& world);

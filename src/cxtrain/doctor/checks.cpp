@@ -2,22 +2,6 @@
 
 namespace cxtrain::doctor {
 
-std::string_view to_string(Severity severity) {
-  switch (severity) {
-    case Severity::ok:
-      return "ok";
-    case Severity::unknown:
-      return "unknown";
-    case Severity::note:
-      return "note";
-    case Severity::warning:
-      return "warning";
-    case Severity::error:
-      return "error";
-  }
-  return "unknown";
-}
-
 std::vector<Check> all_checks() {
   std::vector<Check> all;
   for (auto* subject :

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/field_types.h"
 #include "cxtrain/doctor/facts.h"
 
 /// What can be wrong with a world: a table of checks, each a pure function of a recording.
@@ -11,7 +13,17 @@ namespace cxtrain::doctor {
 
 /// `unknown`: the recording lacks what the check needs; neither good nor bad.
 enum class Severity { ok, unknown, note, warning, error };
-std::string_view to_string(Severity severity);
+
+}  // namespace cxtrain::doctor
+namespace cxtrain {
+
+template <>
+struct ChoiceOf<doctor::Severity> {
+  static constexpr std::array<std::string_view, 5> words{"ok", "unknown", "note", "warning", "error"};
+};
+
+}  // namespace cxtrain
+namespace cxtrain::doctor {
 
 struct Finding {
   Severity severity = Severity::ok;
@@ -22,10 +34,11 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 struct Check {
-  std::string_view id;                ///< "cores.shared"
-  std::string_view title;             ///< what is wrong where the check finds something
-  std::string_view why;               ///< one sentence: why it matters
-  Findings (*run)(const Recording&);  ///< empty: nothing found
+  std::string_view id;                          ///< "cores.shared"
+  std::string_view title;                       ///< what is wrong where the check finds something
+  std::string_view why;                         ///< one sentence: why it matters
+  Findings (*run)(const Recording&);            ///< empty: nothing found
+  bool (*applies)(const Recording&) = nullptr;  ///< whether the check is about this world; null: about all
 };
 
 /// All of them, in the order of the report.

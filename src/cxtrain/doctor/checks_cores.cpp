@@ -99,7 +99,6 @@ Findings find_few_cores(const Recording& world) {
 /// Ranks of one machine that the launcher takes for two: each node's ranks divide its cores among themselves
 /// only.
 Findings find_machines_shared(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::boot_id, &NodeFacts::host);
   if (hosts.empty()) return not_known("which nodes are the same machine");
   const auto ranks = ranks_of_machines(world);
@@ -147,7 +146,7 @@ std::vector<Check> core_checks() {
        find_few_cores},
       {"cores.one_machine", "Several nodes are one machine and share its cores",
        "The ranks of each node use all cores of the machine, so there are more threads than cores.",
-       find_machines_shared},
+       find_machines_shared, has_several_nodes},
       {"cores.uneven", "Ranks have unequal numbers of cores",
        "Every step takes as long as its slowest rank, so that the other ranks' cores idle.",
        find_uneven_cores},

@@ -87,7 +87,6 @@ Findings find_output_in_memory(const Recording& world) {
 }
 
 Findings find_local_output(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   const auto judge = [](const FolderFacts& folder) -> std::optional<std::string> {
     if (!folder.sees_root) return std::nullopt;
     return *folder.sees_root ? "" : "is another folder than on the first node";
@@ -195,7 +194,7 @@ std::vector<Check> folder_checks() {
       {"output.shared", "The nodes do not share the output folder",
        "Every node writes its part of a checkpoint. A checkpoint is complete only if all parts are in one "
        "folder.",
-       find_local_output},
+       find_local_output, has_several_nodes},
       {"data.readable", "The data cannot be read", "The rank ends at its start, and the job with it.",
        find_unreadable_data},
       {"data.slow", "The data is on a slow file system",

@@ -43,7 +43,6 @@ FindingsCollector judge_gpus(const Recording& world, const JudgeGpu& judge) {
 }
 
 Findings find_memory_errors(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
     if (!gpu.ecc_uncorrected) return std::nullopt;
     if (*gpu.ecc_uncorrected <= 0) return "";
@@ -62,7 +61,6 @@ int major_of(const std::string& version) {
 
 /// Drivers run every runtime of their own major version and of older ones.
 Findings find_old_drivers(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   const int runtime = major_of(world.job.cuda_runtime);
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
@@ -79,7 +77,6 @@ Findings find_old_drivers(const Recording& world) {
 }
 
 Findings find_failing_cuda(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     collector.judge(node.cuda_failure, node);
@@ -90,13 +87,12 @@ Findings find_failing_cuda(const Recording& world) {
 
 Findings find_unlike_drivers(const Recording& world) {
   const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::driver_version, &NodeFacts::host);
-  if (!uses_gpus(world) || hosts.size() == 1) return {};
+  if (hosts.size() == 1) return {};
   if (hosts.empty()) return not_known("the drivers' versions");
   return warning("drivers " + groups_text(hosts), "have one driver installed on all nodes");
 }
 
 Findings find_compute_modes(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
     if (gpu.compute_mode.empty()) return std::nullopt;
     if (gpu.compute_mode == "prohibited") return "is in compute mode prohibited";
@@ -112,7 +108,6 @@ Findings find_compute_modes(const Recording& world) {
 
 /// The ranks have not started CUDA when the facts are gathered: what is there belongs to others.
 Findings find_busy_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
     if (!gpu.memory_used_mib && !gpu.processes) return std::nullopt;
     const std::int64_t used = gpu.memory_used_mib.value_or(0);
@@ -130,7 +125,6 @@ Findings find_busy_gpus(const Recording& world) {
 }
 
 Findings find_throttled_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   constexpr std::array kHarmless{"none",         "gpu_idle",   "applications_clocks_setting",
                                  "sw_power_cap", "sync_boost", "display_clock_setting"};
   const auto judge = [&](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
@@ -151,18 +145,19 @@ Findings find_throttled_gpus(const Recording& world) {
 std::vector<Check> gpu_health_checks() {
   return {
       {"gpu.ecc", "A GPU has memory errors", "Its results may be wrong, and it may fail at any time.",
-       find_memory_errors},
+       find_memory_errors, uses_gpus},
       {"gpu.driver_old", "A driver is older than the build's CUDA",
-       "CUDA refuses to start, and the job ends at its start.", find_old_drivers},
-      {"gpu.cuda", "CUDA cannot start", "No rank of that node can use a GPU.", find_failing_cuda},
+       "CUDA refuses to start, and the job ends at its start.", find_old_drivers, uses_gpus},
+      {"gpu.cuda", "CUDA cannot start", "No rank of that node can use a GPU.", find_failing_cuda, uses_gpus},
       {"gpu.drivers_differ", "Nodes have unequal drivers",
-       "Features and speed then depend on the nodes that a job gets.", find_unlike_drivers},
+       "Features and speed then depend on the nodes that a job gets.", find_unlike_drivers, uses_gpus},
       {"gpu.compute_mode", "A GPU's compute mode shuts the run out",
-       "CUDA refuses a process on a GPU that is prohibited or exclusively another's.", find_compute_modes},
+       "CUDA refuses a process on a GPU that is prohibited or exclusively another's.", find_compute_modes,
+       uses_gpus},
       {"gpu.busy", "Other processes use a GPU", "Their work slows every step, and their memory is missing.",
-       find_busy_gpus},
+       find_busy_gpus, uses_gpus},
       {"gpu.throttled", "A GPU is throttled", "All ranks wait for the rank with lowered clocks.",
-       find_throttled_gpus},
+       find_throttled_gpus, uses_gpus},
   };
 }
 

@@ -31,7 +31,6 @@ std::set<std::string> visible_on(const Recording& world, int node) {
 }
 
 Findings find_shared_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const auto& [machine, ranks] : ranks_of_machines(world)) {
     std::map<std::string, std::vector<const RankFacts*>> users;
@@ -53,7 +52,6 @@ Findings find_shared_gpus(const Recording& world) {
 }
 
 Findings find_missing_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
@@ -74,7 +72,6 @@ Findings find_missing_gpus(const Recording& world) {
 }
 
 Findings find_invisible_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.visible_gpus) continue;
@@ -92,7 +89,6 @@ Findings find_invisible_gpus(const Recording& world) {
 
 /// GPUs that nobody is to use, with one rank on the node.
 Findings find_idle_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   // The process that is here has yet to start the other ranks.
   if (world.job.planned_world_size.value_or(0) > world_size(world)) return {};
   FindingsCollector alone;
@@ -149,7 +145,6 @@ Findings find_duplicate_uuids(const Recording& world) {
 }
 
 Findings find_divided_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   std::vector<std::string> unused;
   for (const NodeFacts& node : world.nodes) {
@@ -171,7 +166,6 @@ Findings find_divided_gpus(const Recording& world) {
 }
 
 Findings find_no_peer_access(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const auto planned = planned_on(world, node.node);
@@ -207,7 +201,6 @@ Findings find_no_peer_access(const Recording& world) {
 
 /// The slowest GPU sets the pace, the smallest the batch.
 Findings find_unlike_gpus(const Recording& world) {
-  if (!uses_gpus(world)) return {};
   std::map<std::string, std::vector<int>> models;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
@@ -227,24 +220,26 @@ Findings find_unlike_gpus(const Recording& world) {
 std::vector<Check> gpu_checks() {
   return {
       {"gpu.shared", "Two ranks are to use one GPU",
-       "NCCL refuses ranks that share a GPU, and its memory has to hold both.", find_shared_gpus},
+       "NCCL refuses ranks that share a GPU, and its memory has to hold both.", find_shared_gpus, uses_gpus},
       {"gpu.missing", "A rank is to use a GPU and there is none",
-       "The plan cannot be carried out, and the job ends at its start.", find_missing_gpus},
+       "The plan cannot be carried out, and the job ends at its start.", find_missing_gpus, uses_gpus},
       {"gpu.visible", "CUDA_VISIBLE_DEVICES hides a node's GPUs",
        "CUDA shows a process only the GPUs that the variable names, up to the first wrong name.",
-       find_invisible_gpus},
+       find_invisible_gpus, uses_gpus},
       {"gpu.idle", "GPUs of a node are not used", "GPUs that the job has been given stay idle.",
-       find_idle_gpus},
+       find_idle_gpus, uses_gpus},
       {"gpu.cpu_run", "There are GPUs, and the run is to train on the CPU",
        "Most models train many times faster on a GPU.", find_unused_gpus},
       {"gpu.uuid", "Two GPUs have one UUID", "Ranks get GPUs by UUID, so two ranks may get one GPU.",
        find_duplicate_uuids},
       {"gpu.mig", "A GPU is divided into instances", "CUDA cannot use a divided GPU, only its instances.",
-       find_divided_gpus},
+       find_divided_gpus, uses_gpus},
       {"gpu.peer_access", "GPUs of a node do not reach each other's memory",
-       "NCCL then copies through the host's memory, at a fraction of the speed.", find_no_peer_access},
+       "NCCL then copies through the host's memory, at a fraction of the speed.", find_no_peer_access,
+       uses_gpus},
       {"gpu.models", "The ranks' GPUs are of unequal models",
-       "Every step takes as long as its slowest GPU, and a batch has to fit the smallest.", find_unlike_gpus},
+       "Every step takes as long as its slowest GPU, and a batch has to fit the smallest.", find_unlike_gpus,
+       uses_gpus},
   };
 }
 

@@ -15,7 +15,6 @@ constexpr double kClockError = 60;
 constexpr double kLoadPerCore = 0.5;
 
 Findings find_unlike_clocks(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   FindingsCollector collector;
   double largest = 0;
   for (const NodeFacts& node : world.nodes) {
@@ -30,7 +29,6 @@ Findings find_unlike_clocks(const Recording& world) {
 }
 
 Findings find_same_names(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   std::map<std::string, std::set<std::string>> machines;
   for (const NodeFacts& node : world.nodes) {
     if (!node.host.empty()) machines[node.host].insert(machine_of(world, node.node));
@@ -45,7 +43,6 @@ Findings find_same_names(const Recording& world) {
 }
 
 Findings find_localhost(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (node.host.empty()) continue;
@@ -78,7 +75,6 @@ Findings find_load(const Recording& world) {
 }
 
 Findings find_unlike_nodes(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   std::map<std::string, std::vector<std::string>> hosts;
   for (const NodeFacts& node : world.nodes) {
     if (node.cores && node.memory_total)
@@ -95,15 +91,16 @@ Findings find_unlike_nodes(const Recording& world) {
 std::vector<Check> host_checks() {
   return {
       {"host.clocks", "The nodes' clocks differ",
-       "Times in logs, and of checkpoints, are compared across nodes.", find_unlike_clocks},
+       "Times in logs, and of checkpoints, are compared across nodes.", find_unlike_clocks,
+       has_several_nodes},
       {"host.same_name", "Machines share a name", "Launchers and messages distinguish machines by name.",
-       find_same_names},
+       find_same_names, has_several_nodes},
       {"host.localhost", "A node is called localhost", "To every other node that name means itself.",
-       find_localhost},
+       find_localhost, has_several_nodes},
       {"host.kernels", "Nodes have unequal kernels", "They may differ in speed and in supported features.",
        find_unlike_kernels},
       {"host.nodes_differ", "Nodes have unequal cores or memory",
-       "Every step takes as long as on the slowest node.", find_unlike_nodes},
+       "Every step takes as long as on the slowest node.", find_unlike_nodes, has_several_nodes},
       {"host.load", "Other work runs on a node",
        "Ranks wait for their cores, and all ranks wait for these ranks.", find_load},
   };

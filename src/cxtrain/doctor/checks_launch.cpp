@@ -1,9 +1,9 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "cxtrain/base/counted.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/doctor/check_support.h"
 
 /// How the ranks were started, and what the batch system had given.
@@ -12,14 +12,15 @@ namespace {
 
 bool was_started_alone(const Recording& world) { return world.job.launcher == "alone"; }
 
+/// Whether a launcher has started the ranks, in a job of Slurm's.
+bool was_started_in_job(const Recording& world) { return world.job.allocation && !was_started_alone(world); }
+
 Findings find_missing_pmix(const Recording& world) {
   if (world.job.launcher != "srun") return {};
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.pmix) continue;
-    int tasks = 0;
-    const std::string text = variable(rank, "SLURM_NTASKS").value_or("");
-    std::from_chars(text.data(), text.data() + text.size(), tasks);
+    const std::int64_t tasks = parse_integer(variable(rank, "SLURM_NTASKS").value_or("")).value_or(0);
     collector.judge(!*rank.pmix || (tasks > 1 && world_size(world) == 1) ? "no PMIx in a step of srun" : "",
                     rank);
   }
@@ -69,7 +70,6 @@ Findings find_other_plan(const Recording& world) {
 }
 
 Findings find_uneven_ranks(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   std::map<std::string, std::vector<std::string>> hosts;
   for (const NodeFacts& node : world.nodes)
     hosts[counted(ranks_of(world, node.node).size(), "rank")].push_back(node.host);
@@ -80,7 +80,6 @@ Findings find_uneven_ranks(const Recording& world) {
 }
 
 Findings find_idle_tasks(const Recording& world) {
-  if (!world.job.allocation || was_started_alone(world)) return {};
   const SlurmAllocation& job = *world.job.allocation;
   const int tasks = job.tasks_per_node * job.nodes;
   if (tasks == 0) return not_known("how many tasks the job was to have");
@@ -92,7 +91,6 @@ Findings find_idle_tasks(const Recording& world) {
 }
 
 Findings find_idle_nodes(const Recording& world) {
-  if (!world.job.allocation || was_started_alone(world)) return {};
   const int nodes = world.job.nodes.value_or(static_cast<int>(world.nodes.size()));
   if (nodes >= world.job.allocation->nodes) return {};
   return warning("job " + world.job.allocation->job + " has " + std::to_string(world.job.allocation->nodes) +
@@ -102,7 +100,6 @@ Findings find_idle_nodes(const Recording& world) {
 }
 
 Findings find_other_tasks_per_node(const Recording& world) {
-  if (!world.job.allocation || was_started_alone(world)) return {};
   const SlurmAllocation& job = *world.job.allocation;
   if (job.tasks_per_node == 0) return not_known("how many tasks each node was to have");
   FindingsCollector collector;
@@ -142,14 +139,15 @@ std::vector<Check> launch_checks() {
       {"launch.plan", "The plan and the launcher disagree", "The run is refused at its start.",
        find_other_plan},
       {"launch.uneven", "Nodes have unequal numbers of ranks",
-       "Ranks on a fuller node get less of it, and all ranks wait for them.", find_uneven_ranks},
+       "Ranks on a fuller node get less of it, and all ranks wait for them.", find_uneven_ranks,
+       has_several_nodes},
       {"allocation.ranks", "Fewer ranks than the job has tasks", "A part of the allocation stays idle.",
-       find_idle_tasks},
+       find_idle_tasks, was_started_in_job},
       {"allocation.nodes", "Fewer nodes than the job has", "A part of the allocation stays idle.",
-       find_idle_nodes},
+       find_idle_nodes, was_started_in_job},
       {"allocation.tasks_per_node", "A node has more ranks than its tasks",
        "The batch system binds tasks to cores and GPUs, and ranks beyond these share them.",
-       find_other_tasks_per_node},
+       find_other_tasks_per_node, was_started_in_job},
       {"allocation.alone", "Started alone inside a batch job",
        "One process uses one node, and the other nodes stay idle.", find_lonely_start},
   };

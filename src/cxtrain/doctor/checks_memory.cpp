@@ -22,7 +22,6 @@ std::int64_t rank_count(const Recording& world, const NodeFacts& node) {
 std::string in_bytes(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 Findings find_little_shm(const Recording& world) {
-  if (world_size(world) < 2) return {};
   FindingsCollector little, full;
   for (const NodeFacts& node : world.nodes) {
     const std::int64_t ranks = rank_count(world, node);
@@ -43,7 +42,6 @@ Findings find_little_shm(const Recording& world) {
 }
 
 Findings find_unmapped_memory(const Recording& world) {
-  if (world_size(world) < 2) return {};
   FindingsCollector collector;
   bool has_neighbours = false;
   for (const RankFacts& rank : world.ranks) {
@@ -116,9 +114,9 @@ std::vector<Check> memory_checks() {
   return {
       {"shm.small", "/dev/shm is small or full",
        "NCCL and MPI exchange messages of a node's ranks there, and end with a bus error when it is full.",
-       find_little_shm},
+       find_little_shm, has_several_ranks},
       {"shm.mapping", "Ranks of a node may not map each other's memory",
-       "Messages between them are then copied twice.", find_unmapped_memory},
+       "Messages between them are then copied twice.", find_unmapped_memory, has_several_ranks},
       {"memory.available", "Little memory is available", "The kernel ends a rank when there is none.",
        find_little_memory},
       {"memory.limit", "The control group's limit is low",

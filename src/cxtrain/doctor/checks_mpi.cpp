@@ -41,7 +41,6 @@ std::string wrong_transports(std::string list, bool has_neighbours, bool needs_n
 }
 
 Findings find_restricted_transports(const Recording& world) {
-  if (world_size(world) < 2) return {};
   if (!knows_environment(world)) return not_known("Open MPI's settings");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
@@ -105,7 +104,6 @@ Findings find_unread_settings(const Recording& world) {
 }
 
 Findings find_wrong_mpi_interface(const Recording& world) {
-  if (!has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("Open MPI's settings");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
@@ -160,7 +158,6 @@ Findings find_yielding(const Recording& world) {
 }
 
 Findings find_thread_level(const Recording& world) {
-  if (world_size(world) < 2) return {};
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (rank.mpi_threads == "single" || rank.mpi_threads == "funneled")
@@ -176,18 +173,13 @@ Findings find_thread_level(const Recording& world) {
 double slowest_link(const Recording& world) {
   double slowest = 0;
   for (const NodeFacts& node : world.nodes) {
-    double fastest = 0;
-    for (const InterfaceFacts& interface : node.interfaces.value_or(std::vector<InterfaceFacts>())) {
-      if (interface.name != "lo" && !is_virtual(interface.name) && interface.up.value_or(true))
-        fastest = std::max(fastest, static_cast<double>(interface.mbit_per_second.value_or(0)) * 1e6 / 8);
-    }
+    const double fastest = static_cast<double>(fastest_interface(node)) * 1e6 / 8;
     if (fastest > 0 && (slowest == 0 || fastest < slowest)) slowest = fastest;
   }
   return slowest;
 }
 
 Findings find_slow_reduction(const Recording& world) {
-  if (world_size(world) < 2) return {};
   const double seconds = world.job.reduce_seconds.value_or(0);
   if (seconds <= 0 || !world.job.reduce_bytes) return not_known("how fast an all-reduce is");
   const double speed = static_cast<double>(*world.job.reduce_bytes) / seconds;
@@ -206,7 +198,6 @@ Findings find_slow_reduction(const Recording& world) {
 }
 
 Findings find_late_reduction(const Recording& world) {
-  if (world_size(world) < 2) return {};
   if (!world.job.small_reduce_seconds) return not_known("how fast a small all-reduce is");
   const double seconds = *world.job.small_reduce_seconds;
   if (seconds <= (has_several_nodes(world) ? kLateBetweenNodes : kLateOnNode)) return {};
@@ -222,22 +213,25 @@ std::vector<Check> mpi_checks() {
        find_mpi_versions},
       {"mpi.transport", "Open MPI is kept from transports that it needs",
        "Ranks of a node then talk through the network's software, or nodes do not reach each other.",
-       find_restricted_transports},
+       find_restricted_transports, has_several_ranks},
       {"mpi.settings", "A setting is meant for another version of Open MPI",
        "Open MPI ignores the variable, and runs as if it were not set.", find_unread_settings},
       {"mpi.interface", "Open MPI is set to use an interface that does not connect the nodes",
-       "The nodes do not connect, and the job waits until its timeout.", find_wrong_mpi_interface},
+       "The nodes do not connect, and the job waits until its timeout.", find_wrong_mpi_interface,
+       has_several_nodes},
       {"mpi.oversubscribed", "Ranks outnumber the machine's cores",
        "A rank that waits for a message takes the core of the one that would send it.",
        find_oversubscription},
       {"mpi.yield", "Ranks leave their core while they wait",
        "Each message then takes longer, which only helps if ranks outnumber cores.", find_yielding},
       {"mpi.threads", "MPI was built without threads",
-       "Messages are sent by other threads than the main one, one at a time.", find_thread_level},
+       "Messages are sent by other threads than the main one, one at a time.", find_thread_level,
+       has_several_ranks},
       {"mpi.bandwidth", "All-reduces on the host are slow",
-       "Ranks on the CPU exchange all gradients in this way at every step.", find_slow_reduction},
+       "Ranks on the CPU exchange all gradients in this way at every step.", find_slow_reduction,
+       has_several_ranks},
       {"mpi.latency", "Small all-reduces take long", "Every step ends with a small agreement of all ranks.",
-       find_late_reduction},
+       find_late_reduction, has_several_ranks},
   };
 }
 

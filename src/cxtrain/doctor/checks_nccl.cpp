@@ -9,10 +9,11 @@ namespace {
 /// Mbit/s. Slower Ethernet than this moves the gradients of 100 million parameters in more than a second.
 constexpr std::int64_t kFastEthernet = 10'000;
 
-bool uses_nccl(const Recording& world) { return uses_gpus(world) && world_size(world) > 1; }
+bool uses_nccl(const Recording& world) { return uses_gpus(world) && has_several_ranks(world); }
+
+bool uses_nccl_between_nodes(const Recording& world) { return uses_nccl(world) && has_several_nodes(world); }
 
 Findings find_nccl_versions(const Recording& world) {
-  if (!uses_nccl(world)) return {};
   const auto version = [](const RankFacts& rank) {
     return rank.nccl && !rank.nccl->empty() ? rank.nccl->front().version : std::string();
   };
@@ -23,7 +24,6 @@ Findings find_nccl_versions(const Recording& world) {
 }
 
 Findings find_nccl_copies(const Recording& world) {
-  if (!uses_nccl(world)) return {};
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.nccl) continue;
@@ -72,7 +72,6 @@ std::string wrong_interface(const std::string& setting, const NodeFacts& node) {
 }
 
 Findings find_wrong_interfaces(const Recording& world) {
-  if (!uses_nccl(world) || !has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_SOCKET_IFNAME");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
@@ -87,17 +86,7 @@ Findings find_wrong_interfaces(const Recording& world) {
                           "the nodes' network interfaces");
 }
 
-std::int64_t fastest_interface(const NodeFacts& node) {
-  std::int64_t fastest = 0;
-  for (const InterfaceFacts& interface : *node.interfaces) {
-    if (interface.up.value_or(true) && interface.name != "lo" && !is_virtual(interface.name))
-      fastest = std::max(fastest, interface.mbit_per_second.value_or(0));
-  }
-  return fastest;
-}
-
 Findings find_disabled_infiniband(const Recording& world) {
-  if (!uses_nccl(world) || !has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_IB_DISABLE");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
@@ -118,7 +107,6 @@ Findings find_disabled_infiniband(const Recording& world) {
 
 /// Without InfiniBand NCCL uses sockets.
 Findings find_slow_network(const Recording& world) {
-  if (!uses_nccl(world) || !has_several_nodes(world)) return {};
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.infiniband) continue;
@@ -126,7 +114,7 @@ Findings find_slow_network(const Recording& world) {
       collector.fine();
       continue;
     }
-    const std::int64_t fastest = node.interfaces ? fastest_interface(node) : 0;
+    const std::int64_t fastest = fastest_interface(node);
     if (fastest == 0) continue;
     collector.judge(fastest < kFastEthernet ? "no InfiniBand, and the fastest interface has " +
                                                   std::to_string(fastest) + " Mbit/s"
@@ -140,7 +128,6 @@ Findings find_slow_network(const Recording& world) {
 }
 
 Findings find_disabled_peers(const Recording& world) {
-  if (!uses_nccl(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_P2P_DISABLE");
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
@@ -155,7 +142,6 @@ Findings find_disabled_peers(const Recording& world) {
 }
 
 Findings find_debug_output(const Recording& world) {
-  if (!uses_nccl(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_DEBUG");
   auto ranks = group_by<int>(
       world.ranks, [](const RankFacts& rank) { return variable(rank, "NCCL_DEBUG").value_or(""); },
@@ -167,7 +153,6 @@ Findings find_debug_output(const Recording& world) {
 
 /// All ranks have to choose the same way; those that say where a node's own things are may differ.
 Findings find_unlike_settings(const Recording& world) {
-  if (!uses_nccl(world)) return {};
   if (!knows_environment(world)) return not_known("the ranks' environment");
   std::set<std::string> names;
   for (const RankFacts& rank : world.ranks) {
@@ -196,24 +181,27 @@ Findings find_unlike_settings(const Recording& world) {
 std::vector<Check> nccl_checks() {
   return {
       {"nccl.version", "Ranks have unequal versions of NCCL",
-       "Ranks with unequal versions do not connect, or hang.", find_nccl_versions},
+       "Ranks with unequal versions do not connect, or hang.", find_nccl_versions, uses_nccl},
       {"nccl.copies", "A process finds two versions of NCCL",
        "The order of loading decides which one is used, and it may differ from the tested one.",
-       find_nccl_copies},
+       find_nccl_copies, uses_nccl},
       {"nccl.interface", "NCCL_SOCKET_IFNAME leads to no other node",
        "NCCL connects the nodes over these interfaces, and waits until its timeout if none works.",
-       find_wrong_interfaces},
+       find_wrong_interfaces, uses_nccl_between_nodes},
       {"nccl.infiniband", "InfiniBand is there and switched off",
-       "NCCL falls back to sockets, at a tenth of the speed or less.", find_disabled_infiniband},
+       "NCCL falls back to sockets, at a tenth of the speed or less.", find_disabled_infiniband,
+       uses_nccl_between_nodes},
       {"nccl.slow_network", "The network between the nodes is slow",
-       "Gradients of all parameters travel between the nodes at every step.", find_slow_network},
+       "Gradients of all parameters travel between the nodes at every step.", find_slow_network,
+       uses_nccl_between_nodes},
       {"nccl.p2p", "NCCL's ways within a node are switched off",
-       "GPUs of a node then exchange gradients over the host's memory or its network.", find_disabled_peers},
+       "GPUs of a node then exchange gradients over the host's memory or its network.", find_disabled_peers,
+       uses_nccl},
       {"nccl.debug", "NCCL_DEBUG is on", "Every rank writes hundreds of lines, and some at every operation.",
-       find_debug_output},
+       find_debug_output, uses_nccl},
       {"nccl.settings", "NCCL's settings differ between ranks",
-       "Ranks that choose different algorithms or transports hang, or give wrong sums.",
-       find_unlike_settings},
+       "Ranks that choose different algorithms or transports hang, or give wrong sums.", find_unlike_settings,
+       uses_nccl},
   };
 }
 

@@ -3,15 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <functional>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cluster/clock_offset.h"
+#include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
@@ -33,15 +33,6 @@ void try_probe(const char* what, const std::function<void()>& probe) {
   }
 }
 
-std::string utc_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text.data();
-}
-
 const Node* hardware_of(const DoctorInputs& own, int node) {
   return own.hardware.nodes.empty() ? nullptr : &own.hardware.node(node);
 }
@@ -56,7 +47,6 @@ std::optional<std::vector<std::string>> visible_of(const RankFacts& rank, const 
 }
 
 GpuFacts gpu_facts(const Gpu& gpu) {
-  constexpr std::array kWords{"none", "divided", "instance"};
   GpuFacts facts;
   facts.index = gpu.index;
   facts.uuid = gpu.uuid;
@@ -66,21 +56,18 @@ GpuFacts gpu_facts(const Gpu& gpu) {
   facts.processes = gpu.processes;
   facts.utilization = gpu.utilization;
   facts.compute_mode = gpu.compute_mode;
-  facts.mig = kWords[static_cast<std::size_t>(gpu.mig)];
+  facts.mig = word_of(gpu.mig);
   return facts;
 }
 
 RankFacts own_rank_facts(const World& world, const DoctorInputs& own) {
-  RankFacts facts;
+  RankFacts facts = own.rank;
   const WorldFacts& place = world.facts();
   facts.rank = place.rank;
   facts.node = place.node;
   facts.local_rank = place.local_rank;
   facts.host = place.hostname;
   facts.pid = getpid();
-  facts.plugin_hashes = own.plugin_hashes;
-  facts.nccl = own.nccl;
-  facts.data_fingerprint = own.data_fingerprint;
   const auto& ranks = own.plan.ranks;
   const auto planned =
       std::find_if(ranks.begin(), ranks.end(), [&](const RankPlan& rank) { return rank.rank == place.rank; });
@@ -115,10 +102,10 @@ NodeFacts own_node_facts(const World& world, const DoctorInputs& own) {
 }
 
 JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
-  JobFacts job;
+  JobFacts job = own.job;
   job.version = CXTRAIN_VERSION;
-  job.time = utc_time();
-  job.launcher = to_string(world.facts().launched_by);
+  job.time = date_text(seconds_since_1970(), "%Y-%m-%dT%H:%M:%SZ", /*utc=*/true);
+  job.launcher = word_of(world.facts().launched_by);
   job.world_size = world.size();
   job.nodes = world.facts().num_nodes;
   job.planned_world_size = own.plan.world_size;
@@ -126,14 +113,8 @@ JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
   job.accelerator = own.plan.accelerator;
   job.strategy = own.plan.strategy;
   job.devices = joined(own.plan.devices, ",", [](int device) { return std::to_string(device); });
-  job.data_workers = own.data_workers;
   job.allocation = slurm_allocation(slurm_environment());
   if (own.hardware.cuda_runtime > 0) job.cuda_runtime = cuda_version_text(own.hardware.cuda_runtime);
-  job.libtorch_version = own.libtorch_version;
-  job.image_formats = own.image_formats;
-  job.resume_from = own.resume_from;
-  job.damaged = own.damaged;
-  job.unwritable = own.unwritable;
   return job;
 }
 
@@ -165,10 +146,8 @@ Recording gather(World& world, const DoctorInputs& own) {
   if (first_of_node) mine.nodes.push_back(std::move(node));
 
   Recording all;
-  const std::vector<std::string> texts = world.gather_root(to_json(mine));
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    Recording one = parse_recording(texts[i], "of rank " + std::to_string(i));
-    if (i == 0) all.job = std::move(one.job);
+  for (Recording& one : gather_values_on_root(world, mine)) {
+    if (all.ranks.empty()) all.job = std::move(one.job);
     for (NodeFacts& facts : one.nodes) all.nodes.push_back(std::move(facts));
     for (RankFacts& facts : one.ranks) all.ranks.push_back(std::move(facts));
   }

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
@@ -16,20 +13,13 @@ namespace cxtrain::doctor {
 
 /// What a rank's caller knows and this room cannot: each rank fills in its own.
 struct DoctorInputs {
-  Plan plan;          ///< resolved for this world; the default one where there is none
-  Hardware hardware;  ///< of all nodes (`gather_hardware`)
-  int data_workers = 0;
-  std::string output_folder = ".";                   ///< default_root_dir; need not exist
-  std::string data_path;                             ///< empty: the data is not in files
-  std::string data_fingerprint;                      ///< empty: not known
-  std::map<std::string, std::string> plugin_hashes;  ///< of the plugins in use, by name
-  std::optional<std::vector<NcclFacts>> nccl;        ///< absent: nobody looked
-  std::string libtorch_version;
-  std::optional<std::vector<std::string>> image_formats;  ///< that the build reads; absent: nobody looked
-  std::string resume_from;  ///< the checkpoint that `--ckpt_path last` leads to; empty: none
-  std::optional<std::vector<std::string>> damaged;     ///< checkpoints that are; absent: nobody looked
-  std::optional<std::vector<std::string>> unwritable;  ///< "OPTION: FOLDER"; absent: nobody looked
-  const char* nvml = kNvmlLibrary;                     ///< the library that is asked for the GPUs' health
+  Plan plan;                        ///< resolved for this world; the default one where there is none
+  Hardware hardware;                ///< of all nodes (`gather_hardware`)
+  JobFacts job;                     ///< the facts that the caller has; `gather` adds its own
+  RankFacts rank;                   ///< the facts that the caller has of this rank; `gather` adds its own
+  std::string output_folder = ".";  ///< default_root_dir; need not exist
+  std::string data_path;            ///< empty: the data is not in files
+  const char* nvml = kNvmlLibrary;  ///< the library that is asked for the GPUs' health
 };
 
 /// Every rank's facts, every node's, and measurements, at the root; the others get an empty recording.

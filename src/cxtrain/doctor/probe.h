@@ -30,6 +30,11 @@ std::string file_fingerprint(const std::string& path);
 
 /// Kernel, cores, memory, swap, load, /dev/shm, room for temporary files, driver.
 void probe_machine(NodeFacts& facts);
+/// Bytes of the file system that holds a path; absent where they cannot be told.
+struct Room {
+  std::optional<std::int64_t> size, free;
+};
+Room room_of(const std::string& path);
 /// What only NVML tells of the GPUs in `facts.gpus`: compute mode, memory errors, throttling, and which reach
 /// each other's memory; and the driver's version where the kernel has not told it. GPUs that NVML does not
 /// know stay as they are. Makes no CUDA context. `nvml`: the library's name.

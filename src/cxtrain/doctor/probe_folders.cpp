@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -75,13 +74,6 @@ bool is_there(const std::string& path) {
   return stat(path.c_str(), &status) == 0;
 }
 
-std::optional<std::int64_t> free_bytes_of(const std::string& path) {
-  struct statvfs status {};
-  if (statvfs(path.c_str(), &status) != 0) return std::nullopt;
-  constexpr std::uint64_t kMaxBytes = INT64_MAX;  // what some network file systems show
-  return static_cast<std::int64_t>(std::min<std::uint64_t>(kMaxBytes, status.f_bavail * status.f_frsize));
-}
-
 std::string absolute_path(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path absolute = std::filesystem::absolute(path, failed).lexically_normal();
@@ -113,7 +105,7 @@ FolderFacts probe_output(const std::string& path) {
   facts.exists = is_there(facts.path);
   const std::string folder = nearest_folder(path);
   facts.filesystem = filesystem_name(folder);
-  facts.free_bytes = free_bytes_of(folder);
+  facts.free_bytes = room_of(folder).free;
   facts.readable = access(folder.c_str(), R_OK | X_OK) == 0;
   const ProbeFile file(folder);
   // A file of this name is no folder to write in.
@@ -134,7 +126,7 @@ FolderFacts probe_data(const std::string& path) {
   facts.exists = is_there(facts.path);
   facts.readable = access(facts.path.c_str(), R_OK) == 0;
   facts.filesystem = filesystem_name(facts.path);
-  facts.free_bytes = free_bytes_of(facts.path);
+  facts.free_bytes = room_of(facts.path).free;
   return facts;
 }
 

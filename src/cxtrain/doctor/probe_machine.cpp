@@ -10,6 +10,7 @@
 
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/memory_groups.h"
+#include "cxtrain/device/resources.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -21,29 +22,6 @@ std::string kernel_text(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
-}
-
-/// An entry of /proc/meminfo, in bytes.
-std::optional<std::int64_t> memory_entry(const std::string& table, const std::string& entry) {
-  std::istringstream lines(table);
-  for (std::string word; lines >> word;) {
-    std::int64_t kib = 0;
-    if (word == entry + ":" && lines >> kib) return kib * 1024;
-  }
-  return std::nullopt;
-}
-
-struct Room {
-  std::optional<std::int64_t> size, free;
-};
-
-Room room_of(const std::string& path) {
-  struct statvfs status {};
-  if (statvfs(path.c_str(), &status) != 0) return {};
-  const auto bytes = [&](fsblkcnt_t blocks) {
-    return static_cast<std::int64_t>(std::min<std::uint64_t>(INT64_MAX, blocks * status.f_frsize));
-  };
-  return {bytes(status.f_blocks), bytes(status.f_bavail)};
 }
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ..." -> "580.65.06".
@@ -58,17 +36,26 @@ std::string driver_version_in(const std::string& text) {
 
 }  // namespace
 
+Room room_of(const std::string& path) {
+  struct statvfs status {};
+  if (statvfs(path.c_str(), &status) != 0) return {};
+  const auto bytes = [&](fsblkcnt_t blocks) {
+    return static_cast<std::int64_t>(std::min<std::uint64_t>(INT64_MAX, blocks * status.f_frsize));
+  };
+  return {bytes(status.f_blocks), bytes(status.f_bavail)};
+}
+
 void probe_machine(NodeFacts& facts) {
   facts.boot_id = machine_id();
   utsname system{};
   if (uname(&system) == 0) facts.kernel = system.release;
   if (const int cores = online_cores(); cores > 0) facts.cores = cores;
-  const std::string table = kernel_text("/proc/meminfo");
-  facts.memory_total = memory_entry(table, "MemTotal");
-  facts.memory_available = memory_entry(table, "MemAvailable");
+  constexpr const char* kTable = "/proc/meminfo";
+  facts.memory_total = read_kernel_bytes(kTable, "MemTotal:");
+  facts.memory_available = read_kernel_bytes(kTable, "MemAvailable:");
   facts.memory_limit = least_limit(limited_memory_groups());
-  facts.swap_total = memory_entry(table, "SwapTotal");
-  if (const auto free = memory_entry(table, "SwapFree"); free && facts.swap_total)
+  facts.swap_total = read_kernel_bytes(kTable, "SwapTotal:");
+  if (const auto free = read_kernel_bytes(kTable, "SwapFree:"); free && facts.swap_total)
     facts.swap_used = *facts.swap_total - *free;
   double load = 0;
   if (getloadavg(&load, 1) == 1) facts.load = load;

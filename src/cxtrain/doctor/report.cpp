@@ -22,8 +22,8 @@ const Check& check_of(const std::vector<Check>& checks, const Finding& finding) 
 }
 
 std::string problem_text(const Finding& finding, const Check& check) {
-  std::string text = std::string(to_string(finding.severity)) + ": " + std::string(check.title) + " (" +
-                     finding.check + ")\n";
+  std::string text =
+      std::string(word_of(finding.severity)) + ": " + std::string(check.title) + " (" + finding.check + ")\n";
   text += "  found: " + finding.found + "\n";
   text += "  why:   " + std::string(check.why) + "\n";
   if (!finding.fix.empty()) text += "  fix:   " + finding.fix + "\n";
@@ -52,7 +52,8 @@ int Diagnosis::count(Severity severity) const {
 Diagnosis diagnose(const Recording& recording) {
   Diagnosis diagnosis;
   for (const Check& check : all_checks()) {
-    Findings findings = check.run(recording);
+    Findings findings;
+    if (check.applies == nullptr || check.applies(recording)) findings = check.run(recording);
     if (findings.empty()) findings.push_back({});
     for (Finding& finding : findings) {
       finding.check = check.id;
@@ -96,7 +97,7 @@ std::string to_json(const Diagnosis& diagnosis, const Recording& recording) {
   for (const Finding& finding : diagnosis.findings) {
     const Check& check = check_of(checks, finding);
     list.push_back({{"id", finding.check},
-                    {"severity", to_string(finding.severity)},
+                    {"severity", word_of(finding.severity)},
                     {"title", check.title},
                     {"found", finding.found},
                     {"why", check.why},
