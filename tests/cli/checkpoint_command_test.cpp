@@ -114,6 +114,7 @@ TEST_CASE("checkpoint's command line is checked") {
   refused({"diff", "/a"}, MessageCode::out_of_range, "2 paths, found 1");
   refused({"inspect", "/a", "--torch", "/t"}, MessageCode::unknown_option, "--torch: ");
   refused({"export", "/a", "--json"}, MessageCode::unknown_option, "--json: ");
+  refused({"inspect", "/a", "-json"}, MessageCode::unknown_option, "-json: ");
   refused({"export", "/a"}, MessageCode::missing_value, "--safetensors FILE or --torch FILE");
   refused({"export", "/a", "--torch"}, MessageCode::missing_value, "--torch: ");
   refused({"export", "/a", "--torch="}, MessageCode::missing_value, "--torch: ");

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "cxtrain/cli/file_commands.h"
+#include "cxtrain/cli/subcommands.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
@@ -115,9 +115,9 @@ TEST_CASE("report of a million rows is small", "[cli]") {
 }
 
 TEST_CASE("report is among the commands that need no ranks", "[cli]") {
-  const std::vector<const char*> words{"report"};
-  REQUIRE(find_file_command(words.front()) != nullptr);
-  CHECK(find_file_command(words.front())->name == "report");
+  const Subcommand* const report = find_subcommand("report");
+  REQUIRE(report != nullptr);
+  CHECK(report->run != nullptr);
 }
 
 }  // namespace

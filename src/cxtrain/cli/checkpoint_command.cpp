@@ -83,9 +83,9 @@ void print_json(const StoredWeights& weights, std::int64_t elements, std::int64_
   out << text_of_json(json) << '\n';
 }
 
-int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  const std::optional<Manifest> manifest = manifest_of(files, request.paths[0]);
-  const StoredWeights weights = open_weights(files, request.paths[0]);
+int inspect(const CommandWords& words, Filesystem& files, std::ostream& out) {
+  const std::optional<Manifest> manifest = manifest_of(files, words.paths[0]);
+  const StoredWeights weights = open_weights(files, words.paths[0]);
   std::int64_t elements = 0, bytes = 0;
   std::size_t name_width = 4, shape_width = 5, dtype_width = 5;
   for (const StoredTensor& tensor : weights.tensors) {
@@ -95,7 +95,7 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
     dtype_width = std::max(dtype_width, torch_name(tensor.dtype).size());
     shape_width = std::max(shape_width, shape_text(tensor.shape).size());
   }
-  if (request.json) {
+  if (words.flags.contains("--json")) {
     print_json(weights, elements, bytes, out);
     return 0;
   }
@@ -122,11 +122,11 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
 
 /// Compares every file of a checkpoint with its checksum, and says that it is whole. Throws CheckpointError
 /// naming the first that is not.
-int verify_checkpoint(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  const std::string& path = request.paths[0];
+int verify_checkpoint(const CommandWords& words, Filesystem& files, std::ostream& out) {
+  const std::string& path = words.paths[0];
   const Manifest manifest = read_manifest(files, path);
   verify_files(files, path, manifest);
-  if (request.json) {
+  if (words.flags.contains("--json")) {
     out << text_of_json(nlohmann::ordered_json{{"path", path},
                                                {"whole", true},
                                                {"epoch", manifest.epoch},
@@ -163,11 +163,11 @@ void print_tensor(const TensorDifference& tensor, std::ostream& out) {
   out << '\n';
 }
 
-int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  const StoredWeights first = open_verified_weights(files, request.paths[0]);
-  const StoredWeights second = open_verified_weights(files, request.paths[1]);
+int diff(const CommandWords& words, Filesystem& files, std::ostream& out) {
+  const StoredWeights first = open_verified_weights(files, words.paths[0]);
+  const StoredWeights second = open_verified_weights(files, words.paths[1]);
   const WeightsDifference difference = compare_weights(first, second);
-  if (request.json) {
+  if (words.flags.contains("--json")) {
     print_json(difference, out);
   } else {
     out << std::setprecision(9);
@@ -183,22 +183,23 @@ int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out)
 
 // ------------------------------------------------------------------ export
 
-int export_weights(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  if (request.safetensors_file.empty() && request.torch_file.empty()) {
+int export_weights(const CommandWords& words, Filesystem& files, std::ostream& out) {
+  const std::string safetensors_file = words.value("--safetensors"), torch_file = words.value("--torch");
+  if (safetensors_file.empty() && torch_file.empty()) {
     throw ConfigError("checkpoint export", "needs a file to write", "add --safetensors FILE or --torch FILE",
                       MessageCode::missing_value);
   }
-  const StoredWeights weights = open_verified_weights(files, request.paths[0]);
+  const StoredWeights weights = open_verified_weights(files, words.paths[0]);
   const auto tell = [&](const std::string& path) {
     out << path << ": " << weights.tensors.size() << " tensors\n";
   };
-  if (!request.safetensors_file.empty()) {
-    write_safetensors(files, request.safetensors_file, weights);
-    tell(request.safetensors_file);
+  if (!safetensors_file.empty()) {
+    write_safetensors(files, safetensors_file, weights);
+    tell(safetensors_file);
   }
-  if (!request.torch_file.empty()) {
-    write_torch_file(files, request.torch_file, weights);
-    tell(request.torch_file);
+  if (!torch_file.empty()) {
+    write_torch_file(files, torch_file, weights);
+    tell(torch_file);
   }
   for (const std::string& name : weights.skipped)
     out << shown(name) << " is left out: a tensor of a kind that is not read here\n";
@@ -213,7 +214,7 @@ struct CheckpointAction {
   std::string help;
   std::size_t paths;
   bool writes;  ///< it takes --safetensors and --torch
-  int (*run)(const CheckpointRequest& request, Filesystem& files, std::ostream& out);
+  int (*run)(const CommandWords& words, Filesystem& files, std::ostream& out);
 };
 
 // NOLINTNEXTLINE(cert-err58-cpp): texts, for which there is memory when a process starts
@@ -250,43 +251,19 @@ const CheckpointAction& find_action(const std::string& name) {
       did_you_mean_or_known(name, checkpoint_actions()), MessageCode::unknown_option);
 }
 
-CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {
-  CheckpointRequest request;
+CommandWords read_words(const CheckpointAction& action, std::span<const std::string> words) {
   std::vector<Problem> problems;
-  const std::string command = "checkpoint " + action.name;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (!word.starts_with("--")) {
-      request.paths.push_back(word);
-      continue;
-    }
-    const std::size_t equals = word.find('=');
-    const std::string option = word.substr(0, equals);
-    std::string* file = option == "--safetensors" ? &request.safetensors_file
-                        : option == "--torch"     ? &request.torch_file
-                                                  : nullptr;
-    if (word == "--json" && !action.writes) {
-      request.json = true;
-    } else if (file == nullptr || !action.writes) {
-      problems.push_back({word, "is not an option of " + command, "usage: " + command + " " + action.usage,
-                          MessageCode::unknown_option});
-    } else if (equals != std::string::npos && equals + 1 < word.size()) {
-      *file = word.substr(equals + 1);
-    } else if (equals == std::string::npos && i + 1 < words.size() && !words[i + 1].starts_with("--")) {
-      *file = words[++i];
-    } else {
-      problems.push_back(
-          {option, "a value is missing", "write " + option + " FILE", MessageCode::missing_value});
-    }
-  }
-  if (request.paths.size() != action.paths) {
+  const std::string command = "checkpoint " + action.name, usage = command + " " + action.usage;
+  CommandWords sorted = action.writes
+                            ? sort_words(words, command, usage, {}, {"--safetensors", "--torch"}, problems)
+                            : sort_words(words, command, usage, {"--json"}, {}, problems);
+  if (sorted.paths.size() != action.paths) {
     problems.push_back(
-        {command,
-         "takes " + counted(action.paths, "path") + ", found " + std::to_string(request.paths.size()),
-         "usage: " + command + " " + action.usage, MessageCode::out_of_range});
+        {command, "takes " + counted(action.paths, "path") + ", found " + std::to_string(sorted.paths.size()),
+         "usage: " + usage, MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
-  return request;
+  return sorted;
 }
 
 }  // namespace
@@ -303,9 +280,8 @@ int run_checkpoint_command(std::span<const char* const> words, Filesystem& files
                   [](const auto& word) { return word == "--help" || word == "-h"; }))
     return out << checkpoint_help(), 0;
   const CheckpointAction& action = find_action(rest.empty() ? "" : rest.front());
-  rest.erase(rest.begin());
   try {
-    return action.run(read_request(action, rest), files, out);
+    return action.run(read_words(action, std::span(rest).subspan(1)), files, out);
   } catch (const FileError& error) {
     throw CheckpointError(error.what(), message_code_of(error));
   }

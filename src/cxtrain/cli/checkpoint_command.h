@@ -11,13 +11,6 @@
 /// needs no GPU, starts no MPI, and reads no configuration.
 namespace cxtrain {
 
-/// The words after "checkpoint", sorted.
-struct CheckpointRequest {
-  std::vector<std::string> paths;
-  bool json = false;
-  std::string safetensors_file, torch_file;  ///< of `export`; empty where not asked for
-};
-
 /// Carries out what the words after "checkpoint" ask for, and returns the exit status: 0, or 1 where `diff`
 /// has found a difference. Throws ConfigError for words that mean nothing, CheckpointError for what cannot be
 /// read or written.

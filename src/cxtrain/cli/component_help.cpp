@@ -1,9 +1,11 @@
 #include "cxtrain/cli/component_help.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
@@ -56,15 +58,14 @@ std::vector<ComponentSection> component_sections(Registry& registry, const Optio
 }
 
 std::string component_named_by(const Options& options, const ComponentSection& section) {
-  const std::string& option = section.option;
-  if (option == "model") return options.model.name;
-  if (option == "data") return options.data.name;
-  if (option == "optimizer") return options.optimizer.name;
-  if (option == "lr_scheduler") return options.lr_scheduler.name;
-  if (option != "strategy") return "";
-  std::vector<std::string> strategies;
-  for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
-  return named_strategy(options.trainer, strategies).value_or("");
+  if (section.option == "strategy") {
+    std::vector<std::string> strategies;
+    for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
+    return named_strategy(options.trainer, strategies).value_or("");
+  }
+  const auto components = component_table();
+  const auto found = std::ranges::find(components, section.option, &ComponentEntry::key);
+  return found != components.end() && found->name != nullptr ? found->name(options) : "";
 }
 
 std::string choosing_option(const ComponentSection& section, const NamedComponent& component) {

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/help_topics.h"
 #include "cxtrain/cli/option_table.h"
@@ -81,15 +80,11 @@ void add_components(HelpPage& page, const HelpSource& source, bool all_arguments
 }
 
 /// A command with a grammar of its own explains it itself.
-std::string help_of(const FileCommand& command) {
+std::string help_of(const Subcommand& command) {
   const char* const word = "--help";
   std::ostringstream text;
   command.run({&word, 1}, text);
   return text.str();
-}
-
-void add_meanings(HelpPage& page, std::span<const Meaning> meanings) {
-  for (const Meaning& one : meanings) page.entry(one.name, one.meaning);
 }
 
 void add_group(HelpPage& page, const std::string& group, const Options& defaults) {
@@ -107,16 +102,8 @@ std::string topic_page(const HelpTopic& topic, const HelpSource& source) {
   page.line();
   if (!topic.group.empty()) {
     add_group(page, topic.group, source.defaults);
-  } else if (topic.name == "launching") {
-    add_meanings(page, ways_to_launch());
-  } else if (topic.name == "resuming") {
-    add_meanings(page, ways_to_resume());
-  } else if (topic.name == "exit-status") {
-    add_meanings(page, exit_statuses());
-  } else if (topic.name == "error-codes") {
-    add_meanings(page, error_codes());
-  } else if (topic.name == "environment") {
-    add_meanings(page, environment_variables());
+  } else if (topic.meanings != nullptr) {
+    for (const Meaning& one : topic.meanings()) page.entry(one.name, one.meaning);
   } else {
     for (const doctor::Check& check : doctor::all_checks())
       page.entry(std::string(check.id), std::string(check.title) + ". " + std::string(check.why));
@@ -227,7 +214,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
   HelpPage page(source.width);
   add_usage(page, subcommand, source.program);
   if (subcommand.kind == Subcommand::Kind::phrase) return page.text();
-  if (const FileCommand* command = find_file_command(name)) return help_of(*command);
+  if (subcommand.run != nullptr) return help_of(subcommand);
   if (subcommand.kind == Subcommand::Kind::look) {
     page.heading("Options of " + name);
     for (const OptionEntry& entry : option_table()) {

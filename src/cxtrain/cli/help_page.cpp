@@ -54,6 +54,40 @@ HelpPage page_of_command(const std::string& name, const std::string& about) {
   return page;
 }
 
+std::string CommandWords::value(const std::string& option) const {
+  const auto found = values.find(option);
+  return found == values.end() ? std::string() : found->second;
+}
+
+CommandWords sort_words(std::span<const std::string> words, const std::string& command,
+                        const std::string& usage, const std::set<std::string>& flags,
+                        const std::set<std::string>& options, std::vector<Problem>& problems) {
+  CommandWords sorted;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals);
+    if (word == "--help" || word == "-h") {
+      sorted.help = true;
+    } else if (!word.starts_with('-')) {
+      sorted.paths.push_back(word);
+    } else if (flags.contains(word)) {
+      sorted.flags.insert(word);
+    } else if (!options.contains(option)) {
+      problems.push_back(
+          {word, "is not an option of " + command, "usage: " + usage, MessageCode::unknown_option});
+    } else if (equals != std::string::npos && equals + 1 < word.size()) {
+      sorted.values[option] = word.substr(equals + 1);
+    } else if (equals == std::string::npos && i + 1 < words.size() && !words[i + 1].starts_with("--")) {
+      sorted.values[option] = words[++i];
+    } else {
+      problems.push_back(
+          {option, "a value is missing", "write " + option + " FILE", MessageCode::missing_value});
+    }
+  }
+  return sorted;
+}
+
 std::size_t help_width() {
   const int columns = terminal_columns(STDOUT_FILENO);
   return columns == 0 ? 100 : static_cast<std::size_t>(std::clamp(columns, 60, 120));

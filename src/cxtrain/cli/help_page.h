@@ -1,7 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "cxtrain/base/error.h"
 
 namespace cxtrain {
 
@@ -30,9 +36,27 @@ class HelpPage {
   std::string text_;
 };
 
-/// The help of a subcommand with a grammar of its own (cli/file_commands.h), for this terminal: usage, then
+/// The help of a subcommand with a grammar of its own (cli/subcommands.h), for this terminal: usage, then
 /// what the subcommand does.
 HelpPage page_of_command(const std::string& name, const std::string& about);
+
+/// The words after such a subcommand, sorted.
+struct CommandWords {
+  std::vector<std::string> paths;
+  std::set<std::string> flags;                ///< "--json"
+  std::map<std::string, std::string> values;  ///< of options: "--out"
+  bool help = false;
+
+  /// Returns the value of an option; empty if it is not there.
+  std::string value(const std::string& option) const;
+};
+
+/// Sorts the words. An option is followed by the name of a file. Appends a problem for each other word that
+/// begins with a hyphen, and for each option without its file. `command` and `usage` are for messages:
+/// "checkpoint diff", "checkpoint diff PATH PATH [--json]".
+CommandWords sort_words(std::span<const std::string> words, const std::string& command,
+                        const std::string& usage, const std::set<std::string>& flags,
+                        const std::set<std::string>& options, std::vector<Problem>& problems);
 
 /// Columns of the terminal behind standard output, within 60 and 120; 100 if it is no terminal.
 std::size_t help_width();

@@ -5,20 +5,21 @@
 
 namespace cxtrain {
 
-/// A page of `help TOPIC`.
-struct HelpTopic {
-  std::string name;     ///< "devices"
-  std::string purpose;  ///< in one line
-  std::string group;    ///< of options that the page lists; empty: none
-};
-
-/// All of them: those with a group first.
-std::span<const HelpTopic> help_topics();
-
 /// A name, and what it means.
 struct Meaning {
   std::string name, meaning;
 };
+
+/// A page of `help TOPIC`.
+struct HelpTopic {
+  std::string name;                                  ///< "devices"
+  std::string purpose;                               ///< in one line
+  std::string group;                                 ///< of options that the page lists; empty: none
+  std::span<const Meaning> (*meanings)() = nullptr;  ///< that the page lists; null: none
+};
+
+/// All of them: those with a group first.
+std::span<const HelpTopic> help_topics();
 
 /// The exit statuses of `cxtrain_mpi`, for batch scripts. The values are in base/error.h.
 std::span<const Meaning> exit_statuses();

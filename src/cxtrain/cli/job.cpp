@@ -43,7 +43,7 @@ Job::Job(int argc, char** argv, const Settings& settings)
       log_(rank_, settings.quiet),
       supervisor_(rank_),
       world_(make_world(settings.timeout_seconds)) {
-  world_->process_end().set_report([this](int status) { supervisor_.report(status); });
+  world_->process_end().report = [this](int status) { supervisor_.report(status); };
 }
 
 int Job::run(const std::function<int()>& work, const std::function<std::string()>& where) {

@@ -23,7 +23,6 @@
 #include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/doctor_command.h"
-#include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/plan_memory.h"
@@ -459,7 +458,8 @@ int run_program(int argc, char** argv, const ProgramParts& program) {
       return job.run([&] { return run_network_command(job, args.subspan(1), real_filesystem(), std::cout); },
                      [] { return std::string(); });
     }
-    if (const FileCommand* command = find_file_command(args.empty() ? "" : args.front())) {
+    const Subcommand* const command = find_subcommand(args.empty() ? "" : args.front());
+    if (command != nullptr && command->run != nullptr) {
       if (read_launch_environment().rank != 0) return 0;
       if (command->prints_as_it_works) {
         const int status = command->run(args.subspan(1), std::cout);

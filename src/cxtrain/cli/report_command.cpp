@@ -33,49 +33,22 @@ std::string report_help() {
 /// A page of more runs shows nothing.
 constexpr std::size_t kMaxRuns = 50;
 
-struct ReportRequest {
-  std::vector<std::string> paths;
-  std::string out;
-  bool help = false;
-};
-
-ReportRequest read_report_request(std::span<const char* const> words) {
-  ReportRequest request;
+CommandWords read_report_words(std::span<const char* const> words) {
   std::vector<Problem> problems;
-  const auto missing = [&] {
-    problems.push_back({"--out", "a value is missing", "write --out FILE", MessageCode::missing_value});
-  };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string word = words[i];
-    if (word == "--help" || word == "-h") {
-      request.help = true;
-    } else if (word == "--out") {
-      if (i + 1 == words.size() || std::string(words[i + 1]).starts_with("--"))
-        missing();
-      else
-        request.out = words[++i];
-    } else if (word.starts_with("--out=")) {
-      request.out = word.substr(std::string("--out=").size());
-      if (request.out.empty()) missing();
-    } else if (word.starts_with("-")) {
-      problems.push_back(
-          {word, "is not an option of report", "usage: " + usage_of("report"), MessageCode::unknown_option});
-    } else {
-      request.paths.push_back(word);
-    }
-  }
-  if (request.help) return request;
-  if (request.paths.empty())
+  const std::vector<std::string> all(words.begin(), words.end());
+  CommandWords sorted = sort_words(all, "report", usage_of("report"), {}, {"--out"}, problems);
+  if (sorted.help) return sorted;
+  if (sorted.paths.empty())
     problems.push_back(
         {"", "report: no run is named", "usage: " + usage_of("report"), MessageCode::missing_value});
-  if (request.paths.size() > kMaxRuns) {
+  if (sorted.paths.size() > kMaxRuns) {
     problems.push_back({"",
                         "report takes " + std::to_string(kMaxRuns) + " runs at most, found " +
-                            std::to_string(request.paths.size()),
+                            std::to_string(sorted.paths.size()),
                         "write several reports", MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
-  return request;
+  return sorted;
 }
 
 /// The folders of the runs, each once.
@@ -100,17 +73,18 @@ std::vector<std::string> find_runs(Filesystem& files, const std::vector<std::str
 }  // namespace
 
 int run_report_command(std::span<const char* const> words, Filesystem& files, double now, std::ostream& out) {
-  const ReportRequest request = read_report_request(words);
-  if (request.help) return out << report_help(), 0;
-  const std::vector<std::string> folders = find_runs(files, request.paths);
+  const CommandWords sorted = read_report_words(words);
+  if (sorted.help) return out << report_help(), 0;
+  const std::string chosen = sorted.value("--out");
+  const std::vector<std::string> folders = find_runs(files, sorted.paths);
   std::vector<RunRecord> records;
   for (const std::string& folder : folders) records.push_back(read_run_record(files, folder, now));
-  const std::string path = request.out.empty() ? folders.front() + "/report.html" : request.out;
+  const std::string path = chosen.empty() ? folders.front() + "/report.html" : chosen;
   try {
     write_atomically(files, path, report_page(records, now));
   } catch (const FileError& error) {
-    throw ConfigError(request.out.empty() ? "" : "--out", error.what(),
-                      request.out.empty() ? "name another file with --out" : "", message_code_of(error));
+    throw ConfigError(chosen.empty() ? "" : "--out", error.what(),
+                      chosen.empty() ? "name another file with --out" : "", message_code_of(error));
   }
   out << printable(path) << ": " << counted(records.size(), "run") << '\n';
   for (const RunRecord& record : records) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <iterator>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -15,6 +14,7 @@
 #include "cxtrain/config/signal_number.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
+#include "cxtrain/report/saved_rows.h"
 #include "cxtrain/trainer/resume.h"
 
 namespace cxtrain {
@@ -26,21 +26,6 @@ std::string run_of(Filesystem& files, const Options& options, const std::string&
     if (belongs_to_this_user(files, run) && restarter_of(files, run) == restarter) return run;
   }
   return {};
-}
-
-/// The seconds that a run has trained, by its run.json; 0 where there is none of a usual size that can be
-/// read.
-double seconds_of_end(Filesystem& files, const std::string& run) {
-  constexpr std::uint64_t kMaxSummaryBytes = 1 << 24;
-  const std::string path = run + "/run.json";
-  try {
-    const std::optional<Filesystem::Status> status = files.status(path);
-    if (!status || status->size > kMaxSummaryBytes) return 0;
-    const auto summary = parse_summary(read_whole_file(files, path, kMaxSummaryBytes));
-    return summary ? summary->seconds : 0;
-  } catch (const Error&) {
-    return 0;
-  }
 }
 
 /// Fills in what the job has left. Throws an Error if the disk fails.
@@ -59,7 +44,9 @@ void read_restart_point(Filesystem& files, const Options& options, const Plan& p
     });
     if (before != found.end()) point.before = before->path;
   }
-  point.trained_seconds = seconds_of_end(files, point.run);
+  constexpr std::uint64_t kMaxSummaryBytes = 1 << 24;
+  const auto summary = parse_summary(text_of_run_file(files, point.run + "/run.json", kMaxSummaryBytes));
+  point.trained_seconds = summary ? summary->seconds : 0;
 }
 
 /// A file server that has just lost a node may fail for some seconds: `tries`, 2 s apart.
@@ -148,7 +135,7 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
   if (!wants_restarter(options) || launched.launched_by == LaunchedBy::alone) return;
   problems.push_back(
       {"max_restarts",
-       std::string(to_string(launched.launched_by)) +
+       std::string(word_of(launched.launched_by)) +
            " has started the ranks, and ends with the first of them that dies",
        "start cxtrain_mpi by itself, with --devices " + std::to_string(launched.max_local_size) +
            (launched.num_nodes > 1 ? " --num_nodes " + std::to_string(launched.num_nodes) + " in a Slurm job"

@@ -1,9 +1,7 @@
 #include "cxtrain/cli/scaling_command.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -278,14 +276,7 @@ void continue_study(Study& study, const std::string& folder, Filesystem& files) 
   study.rounds = std::max(study.rounds, before->rounds);
 }
 
-std::string today() {
-  const auto seconds = static_cast<std::time_t>(seconds_since_1970());
-  std::tm local{};
-  std::array<char, 32> text{};
-  if (localtime_r(&seconds, &local) == nullptr) return "";
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &local);
-  return text.data();
-}
+std::string today() { return date_text(seconds_since_1970(), "%Y-%m-%d"); }
 
 StudyResult collect(const Study& study, const std::string& folder, Filesystem& files) {
   StudyResult result =

@@ -3,9 +3,16 @@
 #include <algorithm>
 #include <array>
 
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/process.h"
+#include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/doctor_command.h"
+#include "cxtrain/cli/report_command.h"
+#include "cxtrain/cli/scaling_command.h"
 #include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cli/slurm_script.h"
+#include "cxtrain/cli/status_command.h"
 
 namespace cxtrain {
 
@@ -25,12 +32,22 @@ std::span<const Subcommand> subcommands() {
                  "check these options on these nodes"},
       Subcommand{kSlurmScript, Kind::look, "[--nodes N] [--submit] [--OPTION OF FIT ...]",
                  "print or submit a batch job with these options"},
-      Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is"},
-      Subcommand{"report", Kind::files, "RUN... [--out FILE]", "write one HTML file with the curves of runs"},
+      Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is", run_status_command},
+      Subcommand{"report", Kind::files, "RUN... [--out FILE]", "write one HTML file with the curves of runs",
+                 [](std::span<const char* const> words, std::ostream& out) {
+                   return run_report_command(words, real_filesystem(), seconds_since_1970(), out);
+                 }},
       Subcommand{kScaling, Kind::files, "[ACTION] [--ranks LIST] [--OPTION OF FIT ...]",
-                 "measure how a training scales with the number of ranks"},
+                 "measure how a training scales with the number of ranks",
+                 [](std::span<const char* const> words, std::ostream& out) {
+                   return run_scaling_command(words, program_path(), real_filesystem(), out);
+                 },
+                 /*prints_as_it_works=*/true},
       Subcommand{"checkpoint", Kind::files, "ACTION PATH ...",
-                 "inspect, verify, compare and convert checkpoints"},
+                 "inspect, verify, compare and convert checkpoints",
+                 [](std::span<const char* const> words, std::ostream& out) {
+                   return run_checkpoint_command(words, real_filesystem(), out);
+                 }},
       Subcommand{"info", Kind::look, "[--hardware] [--json]", "print versions, hardware and components"},
       Subcommand{"help", Kind::phrase, "[TOPIC|OPTION|COMPONENT]", "explain an option, a component, a topic"},
       Subcommand{"completion", Kind::phrase, "bash|zsh", "print a script that completes command lines"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <iosfwd>
 #include <span>
 #include <string>
 
@@ -10,7 +11,7 @@ struct Subcommand {
   enum class Kind {
     train,   ///< reads the options of a training, and runs the model
     look,    ///< reads the options of a training, and runs no model
-    files,   ///< has a grammar of its own (cli/file_commands.h)
+    files,   ///< has a grammar of its own (`run`)
     phrase,  ///< is followed by one word: `help devices`, `completion bash`
   };
 
@@ -18,6 +19,10 @@ struct Subcommand {
   Kind kind;
   std::string usage;    ///< what follows the name: "PATH [--json]"
   std::string purpose;  ///< in one line: "train the model (the default)"
+  /// Of `files`, without ranks: prints what the words after the name ask for, and returns the exit status.
+  /// Throws an Error.
+  int (*run)(std::span<const char* const> words, std::ostream& out) = nullptr;
+  bool prints_as_it_works = false;  ///< a user waits for it, and reads its lines meanwhile
 };
 
 /// All of them, in the order of `-h`.
