@@ -5,17 +5,15 @@
 #include <string>
 
 #include "cxtrain/config/field.h"
-#include "cxtrain/config/network_way.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/config/values.h"
+#include "replicated_args.h"
 
 /// The arguments of `ddp` and `ddp_spawn`, as `--strategy.bucket_bytes 1000000`.
 namespace cxtrain {
 
-struct DdpArgs {
-  bool find_unused_parameters =
-      false;                    ///< parameters that no rank used stay without a gradient, as in `single`
-  std::optional<bool> overlap;  ///< absent: if the communicator gains by it
+struct DdpArgs : ReplicatedArgs {
+  std::optional<bool> overlap;          ///< absent: if the communicator gains by it
   std::optional<bool> shard_optimizer;  ///< absent: if it pays
   /// The defaults suit GPUs and memory. Between CPU nodes buckets are smaller, unless these are given
   /// (`Communicator::message_bytes`).
@@ -25,12 +23,8 @@ struct DdpArgs {
   /// Post-local SGD. A period of 0: all ranks average their gradients in every step.
   std::int64_t model_averaging_period = 0, model_averaging_start = 0;
   double outer_lr = 1, outer_momentum = 0;  ///< the defaults take the mean as it is
-  bool broadcast_buffers = true;            ///< after each step; else at the start and the end only
-  NetworkWay network = NetworkWay::automatic;
 
   void fields(auto&& field) {
-    field("find_unused_parameters", find_unused_parameters,
-          "leave parameters that no rank used without a gradient");
     field("overlap", overlap, "reduce gradients during backward; auto: where it helps");
     field("shard_optimizer", shard_optimizer,
           "divide the optimizer's work among a node's ranks; auto: where it pays");
@@ -52,10 +46,7 @@ struct DdpArgs {
           Range::above(0));
     field("outer_momentum", outer_momentum, "Nesterov's momentum of this step (DiLoCo: 0.9)",
           Range::below(0, 1));
-    field("broadcast_buffers", broadcast_buffers,
-          "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
-    field("network", network,
-          "way of gradients between CPU nodes; auto: tcp, beside backward, unless MPI is much faster");
+    ReplicatedArgs::fields(field);
   }
 };
 

@@ -181,11 +181,7 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
 
 class DdpStrategy final : public ReplicatedStrategy {
  public:
-  explicit DdpStrategy(const DdpArgs& args)
-      : ReplicatedStrategy({.find_unused_parameters = args.find_unused_parameters,
-                            .broadcast_buffers = args.broadcast_buffers,
-                            .network = args.network}),
-        args_(args) {}
+  explicit DdpStrategy(const DdpArgs& args) : ReplicatedStrategy(args), args_(args) {}
 
   bool ranks_update_apart() const override {
     return args_.model_averaging_period > 0 && context_->world.facts().num_nodes > 1;

@@ -6,19 +6,13 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/config/network_way.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/local_step.h"
 #include "ordered_exchange.h"
+#include "replicated_args.h"
 
 namespace cxtrain {
-
-struct ReplicatedArgs {
-  bool find_unused_parameters = false;
-  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
-  NetworkWay network = NetworkWay::automatic;
-};
 
 /// A strategy whose ranks run the whole model, each on its own samples, and average their gradients. `ddp`
 /// and `zero` differ in who keeps what of parameters, gradients and the optimizer's state.

@@ -6,9 +6,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
+#include <c10/util/StringUtil.h>
 
 #include <map>
-#include <sstream>
 
 #include "batch_chunks.h"
 #include "cxtrain/base/error.h"
@@ -227,10 +227,8 @@ class DpStrategy final : public Strategy, private GradientExchange {
     }
     for (std::size_t i = 0; i < batch.tensors.size(); ++i) {
       if (has_samples(batch[i], batch)) continue;
-      std::ostringstream text;
-      text << "dp: batch[" << i << "] of shape " << batch[i].sizes() << " has no row for each of the "
-           << batch.size << " samples; every replica gets all of it";
-      log_info(text.str());
+      log_info(c10::str("dp: batch[", i, "] of shape ", batch[i].sizes(), " has no row for each of the ",
+                        batch.size, " samples; every replica gets all of it"));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -136,8 +137,8 @@ class PipelineStrategy final : public LocalStrategy {
   /// Runs all parts of this rank before the model's last part; returns the inputs of the last part on the
   /// rank that has it.
   Carry run_without_gradients(const Batch& batch);
-  template <class Step>
-  auto evaluate(const char* stage, const char* method, const Batch& batch, const Step& step);
+  at::Tensor evaluate(const char* stage, const char* method, const Batch& batch,
+                      const std::function<at::Tensor()>& step);
 
   const PipelineArgs args_;
   PipelineGrid grid_;
@@ -428,9 +429,8 @@ void PipelineStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
 
 /// Runs `step` on the rank with the last part. The first call of a method finds out whether the model defines
 /// the method, before any stage works ahead.
-template <class Step>
-auto PipelineStrategy::evaluate(const char* stage, const char* method, const Batch& batch, const Step& step) {
-  using Result = decltype(step());
+at::Tensor PipelineStrategy::evaluate(const char* stage, const char* method, const Batch& batch,
+                                      const std::function<at::Tensor()>& step) {
   if (in_step_ && chunks() > 1)
     throw TrainingError(
         "a validation began in the middle of a step, in which stages of an interleaved pipeline are at "
@@ -444,7 +444,7 @@ auto PipelineStrategy::evaluate(const char* stage, const char* method, const Bat
   if (!has_last_part()) {
     const bool defined =
         !first || messages_->receive(rank_of(static_cast<int>(parts_.size()) - 1), answers).size() == 1;
-    if (defined) return Result();
+    if (defined) return {};
     defined_.erase(method);
     throw StepNotDefined(stage, method);
   }
@@ -455,14 +455,9 @@ auto PipelineStrategy::evaluate(const char* stage, const char* method, const Bat
   };
   const LastPart runner(*module_, parts_.back(), std::move(inputs));
   try {
-    if constexpr (std::is_void_v<Result>) {
-      step();
-      tell(1);
-    } else {
-      Result result = step();
-      tell(1);
-      return result;
-    }
+    at::Tensor result = step();
+    tell(1);
+    return result;
   } catch (const StepNotDefined&) {
     defined_.erase(method);
     tell(0);
@@ -473,8 +468,10 @@ auto PipelineStrategy::evaluate(const char* stage, const char* method, const Bat
 void PipelineStrategy::evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) {
   if (batch.size == 0) return;
   const bool validates = stage == EvaluationStage::validate;
-  evaluate(validates ? "validate" : "test", validates ? "validation_step" : "test_step", batch,
-           [&] { LocalStrategy::evaluation_step(stage, batch, batch_idx); });
+  evaluate(validates ? "validate" : "test", validates ? "validation_step" : "test_step", batch, [&] {
+    LocalStrategy::evaluation_step(stage, batch, batch_idx);
+    return at::Tensor();
+  });
 }
 
 at::Tensor PipelineStrategy::predict_step(const Batch& batch, std::int64_t batch_idx) {

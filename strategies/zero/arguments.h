@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "../ddp/replicated_args.h"
 #include "cxtrain/config/field.h"
-#include "cxtrain/config/network_way.h"
 #include "cxtrain/config/values.h"
 
 /// The arguments of `zero`, as `--strategy.stage 2`.
@@ -31,16 +31,12 @@ struct ChoiceOf<Accumulation> {
   static constexpr std::array<std::string_view, 2> words{"whole", "shards"};
 };
 
-struct ZeroArgs {
+struct ZeroArgs : ReplicatedArgs {
   int stage = 3;  ///< the stages of Rajbhandari et al. 2020
   ParameterPlace parameters = ParameterPlace::automatic;
-  bool find_unused_parameters =
-      false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
   Accumulation accumulation = Accumulation::whole;
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< about three exist at a time (benchmarks/RESULTS.md)
-  bool broadcast_buffers = true;                      ///< after each step; else at the start and the end only
-  NetworkWay network = NetworkWay::automatic;
 
   void fields(auto&& field) {
     field("stage", stage, "what ranks divide. 1: optimizer state. 2: also gradients. 3: also parameters",
@@ -49,8 +45,6 @@ struct ZeroArgs {
           "place of stage 3's parameters. mapped: one copy that the CPU ranks of a node share. node, all: a "
           "shard on each rank of a node, or on each rank; blocks of the model are gathered when they run. "
           "auto: mapped if ranks share memory, else all");
-    field("find_unused_parameters", find_unused_parameters,
-          "leave parameters that no rank used without a gradient");
     field("overlap", overlap,
           "reduce gradients during backward, which frees their memory; auto: unless sync_batchnorm is on");
     field("accumulation", accumulation,
@@ -59,10 +53,7 @@ struct ZeroArgs {
           "keep their shards");
     field("bucket_bytes", bucket_bytes, "bytes of gradients that are reduced at once (0: no limit)",
           Range::at_least(0));
-    field("broadcast_buffers", broadcast_buffers,
-          "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
-    field("network", network,
-          "way of gradients between CPU nodes; auto: tcp, beside backward, unless MPI is much faster");
+    ReplicatedArgs::fields(field);
   }
 };
 

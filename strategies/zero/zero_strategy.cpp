@@ -3,9 +3,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "../ddp/reduced_gradients.h"
@@ -75,11 +75,7 @@ struct Gathered {
 
 class ZeroStrategy final : public ReplicatedStrategy {
  public:
-  explicit ZeroStrategy(const ZeroArgs& args)
-      : ReplicatedStrategy({.find_unused_parameters = args.find_unused_parameters,
-                            .broadcast_buffers = args.broadcast_buffers,
-                            .network = args.network}),
-        args_(args) {}
+  explicit ZeroStrategy(const ZeroArgs& args) : ReplicatedStrategy(args), args_(args) {}
 
   void place(Trainable& module, const StrategyContext& context) override {
     place_ = parameter_place_of(context.plan);
@@ -128,7 +124,10 @@ class ZeroStrategy final : public ReplicatedStrategy {
     end_forward();
   }
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
-    return in_forward([&] { ReplicatedStrategy::evaluation_step(stage, batch, batch_idx); });
+    in_forward([&] {
+      ReplicatedStrategy::evaluation_step(stage, batch, batch_idx);
+      return at::Tensor();
+    });
   }
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     return in_forward([&] { return ReplicatedStrategy::predict_step(batch, batch_idx); });
@@ -167,18 +166,12 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   /// Also ends the walk over the blocks if the model does not define the method: a rank without a sample
   /// walks over the blocks without a call of the method.
-  template <class Step>
-  std::invoke_result_t<const Step&> in_forward(const Step& step) {
+  at::Tensor in_forward(const std::function<at::Tensor()>& step) {
     begin_forward();
     try {
-      if constexpr (std::is_void_v<std::invoke_result_t<const Step&>>) {
-        step();
-        end_forward();
-      } else {
-        auto output = step();
-        end_forward();
-        return output;
-      }
+      at::Tensor output = step();
+      end_forward();
+      return output;
     } catch (const StepNotDefined&) {
       end_forward();
       throw;
