@@ -9,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/state_difference.h"
 
 using namespace cxtrain;
 
@@ -52,12 +53,12 @@ TEST_CASE("a state comes back from JSON to the last bit", "[checkpoint]") {
   state.make_section("tensors").add(part_of("cut", at::arange(10), {2, 5}));
   state.make_section("tensors").set("scalar", at::ones({}));
   state.make_section("tensors").set("none", at::empty({0, 3}));
-  CHECK(first_difference(state, round_trip(state)).empty());
+  CHECK(test::first_difference(state, round_trip(state)).empty());
 
   std::mt19937_64 random(7);
   StateDict numbers;
   for (int i = 0; i < 2000; ++i) numbers.set(std::to_string(i), std::bit_cast<double>(random()));
-  CHECK(first_difference(numbers, round_trip(numbers)).empty());
+  CHECK(test::first_difference(numbers, round_trip(numbers)).empty());
 }
 
 TEST_CASE("JSON that is no state is refused", "[checkpoint]") {

@@ -8,6 +8,7 @@
 #include "cxtrain/data/data_loader.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/state_difference.h"
 
 namespace cxtrain {
 namespace {
@@ -95,7 +96,7 @@ TEST_CASE("a stream goes on behind the last batch that was used, however far it 
     const StateDict position = loader.stream_position();
     DataLoader other = loader_of(std::make_shared<Counted>(10, saves), workers);
     other.load_stream_position(position);
-    CHECK(first_difference(other.stream_position(), position).empty());
+    CHECK(test::first_difference(other.stream_position(), position).empty());
     other.start_epoch(1, std::max<std::int64_t>(used, 1));
     const std::vector<Numbers> whole{{100, 101, 102, 103}, {104, 105, 106, 107}, {108, 109}};
     CHECK(rest_of(other) ==

@@ -12,6 +12,7 @@
 #include "cxtrain/trainer/reshard_state.h"
 #include "cxtrain/trainer/resume.h"
 #include "fuzz/fuzz.h"
+#include "support/state_difference.h"
 
 /// Checkpoints whose checksums are right and whose content is not: what neither a disk nor a network makes of
 /// one, but a bug, another program or somebody's editor may. Everything that reads one gets to see it.

@@ -4,6 +4,7 @@
 
 #include "cxtrain/metrics/metric_reduction.h"
 #include "metrics/cases.h"
+#include "support/state_difference.h"
 
 /// Each metric against torchmetrics' numbers, in one process.
 namespace cxtrain {
@@ -69,7 +70,7 @@ TEST_CASE("a saved metric goes on to the bit") {
     StateDict expected, found;
     whole->save(expected);
     resumed->save(found);
-    CHECK(first_difference(expected, found) == "");
+    CHECK(test::first_difference(expected, found) == "");
     CHECK(test::difference_from_torchmetrics(each.name, resumed->value()) == "");
   }
 }

@@ -12,6 +12,7 @@
 #include "cxtrain/state/stateful.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
+#include "support/state_difference.h"
 
 namespace cxtrain {
 namespace {
@@ -146,7 +147,7 @@ TEST_CASE(
   gradient.reset();
   power_sgd.average();
   CHECK(gradient.abs().max().item<double>() == 0);
-  CHECK(first_difference(before, saved_by(power_sgd)).empty());
+  CHECK(test::first_difference(before, saved_by(power_sgd)).empty());
 }
 
 TEST_CASE("a parameter that is frozen for some steps keeps its error, and so does a state that is loaded") {
@@ -175,7 +176,7 @@ TEST_CASE("a parameter that is frozen for some steps keeps its error, and so doe
   power_sgd.average();
   resumed.average();
   for (std::size_t i = 0; i < 5; ++i) CHECK(model.gradient(i).equal(other_model.gradient(i)));
-  CHECK(first_difference(saved_by(power_sgd), saved_by(resumed)).empty());
+  CHECK(test::first_difference(saved_by(power_sgd), saved_by(resumed)).empty());
 }
 
 }  // namespace

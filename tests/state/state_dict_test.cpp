@@ -8,6 +8,7 @@
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/state_difference.h"
 
 namespace cxtrain {
 namespace {
@@ -75,22 +76,22 @@ TEST_CASE("a state shares tensors with what it came from, a clone does not") {
 
 TEST_CASE("the first difference of two states is named") {
   const StateDict a = some_state();
-  CHECK(first_difference(a, some_state()).empty());
-  CHECK(first_difference(a, a.clone()).empty());
+  CHECK(test::first_difference(a, some_state()).empty());
+  CHECK(test::first_difference(a, a.clone()).empty());
   StateDict b = some_state();
   b.make_section("inner").make_section("innermost").set("rate", 0.3);
-  CHECK(first_difference(a, b) == "inner.innermost.rate: 0.20000000298023224 and 0.29999999999999999");
+  CHECK(test::first_difference(a, b) == "inner.innermost.rate: 0.20000000298023224 and 0.29999999999999999");
   b = some_state();
   b.make_section("more");
-  CHECK_THAT(first_difference(a, b), test::contains("more: only"));
-  CHECK_THAT(first_difference(b, a), test::contains("more:") && !test::contains("only"));
+  CHECK_THAT(test::first_difference(a, b), test::contains("more: only"));
+  CHECK_THAT(test::first_difference(b, a), test::contains("more:") && !test::contains("only"));
   b = some_state();
   b.set("extra", 1);
-  CHECK_THAT(first_difference(a, b), test::contains("extra: only"));
-  CHECK_THAT(first_difference(b, a), test::contains("extra:") && !test::contains("only"));
+  CHECK_THAT(test::first_difference(a, b), test::contains("extra: only"));
+  CHECK_THAT(test::first_difference(b, a), test::contains("extra:") && !test::contains("only"));
   b = some_state();
   b.set("bias", at::full({1}, 1.0));
-  CHECK_THAT(first_difference(a, b), test::contains("nothing:") && test::contains("bias"));
+  CHECK_THAT(test::first_difference(a, b), test::contains("nothing:") && test::contains("bias"));
 
   const auto with = [](const at::Tensor& tensor) {
     StateDict state;
@@ -98,9 +99,9 @@ TEST_CASE("the first difference of two states is named") {
     return state;
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(first_difference(with(at::full({2}, nan)), with(at::full({2}, nan))).empty());
-  CHECK(first_difference(with(at::full({2}, 0.0)), with(at::full({2}, -0.0))) == "t: other values");
-  CHECK_THAT(first_difference(with(at::full({2}, 0.0)), with(at::full({1, 2}, 0.0))),
+  CHECK(test::first_difference(with(at::full({2}, nan)), with(at::full({2}, nan))).empty());
+  CHECK(test::first_difference(with(at::full({2}, 0.0)), with(at::full({2}, -0.0))) == "t: other values");
+  CHECK_THAT(test::first_difference(with(at::full({2}, 0.0)), with(at::full({1, 2}, 0.0))),
              test::contains("t:") && test::contains("shape"));
 }
 

@@ -10,6 +10,7 @@
 
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/tensor/layout.h"
+#include "support/reduce_op_name.h"
 
 namespace cxtrain::test {
 
@@ -27,12 +28,12 @@ class FakeCommunicator final : public Communicator {
     return at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
   }
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    asked(std::string("all_reduce ") + to_string(op) + " " + std::to_string(tensor.numel()));
+    asked(std::string("all_reduce ") + name_of(op) + " " + std::to_string(tensor.numel()));
     if (op == ReduceOp::sum) tensor.mul_(size_);
   }
   void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
     check_reduce_scatter(*this, output, input);
-    asked(std::string("reduce_scatter ") + to_string(op) + " " + std::to_string(output.numel()));
+    asked(std::string("reduce_scatter ") + name_of(op) + " " + std::to_string(output.numel()));
     flat(output).copy_(flat(input).narrow(0, rank_ * output.numel(), output.numel()));
     if (op == ReduceOp::sum) output.mul_(size_);
   }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "support/error_text.h"
+#include "support/state_difference.h"
 #include "trainer/resume_support.h"
 
 /// A training that is saved, and resumed on new objects, comes to the same bits as one that was not: for
@@ -118,7 +119,8 @@ TEST_CASE("asking for a checkpoint, and stopping there, changes nothing in what 
   const Result first = train(what, schedule);
   REQUIRE(first.saved.has_value());
   CHECK(first.summary.global_step < undisturbed.summary.global_step);
-  CHECK(first_difference(first.saved->section("optimization"), asked.saved->section("optimization")) == "");
+  CHECK(test::first_difference(first.saved->section("optimization"), asked.saved->section("optimization")) ==
+        "");
   const Result second = train(what, {}, {.checkpoint = &*first.saved});
   check_same_end(undisturbed, second);
   CHECK(first.rows.size() + second.rows.size() >= undisturbed.rows.size());  // no gap

@@ -24,6 +24,7 @@
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"
+#include "support/state_difference.h"
 #include "support/toy_models.h"
 
 /// Trainings that are saved and resumed through the disk, and what they have to agree in.

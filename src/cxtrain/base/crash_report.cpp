@@ -9,6 +9,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -25,25 +26,17 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::array<int, 5> kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+struct Crash {
+  int signal;
+  std::string_view name;
+};
+constexpr std::array kCrashes{
+    Crash{SIGSEGV, "SIGSEGV, a wrong address"}, Crash{SIGBUS, "SIGBUS, memory that is not there"},
+    Crash{SIGFPE, "SIGFPE, wrong arithmetic"}, Crash{SIGILL, "SIGILL, a wrong instruction"},
+    Crash{SIGABRT, "SIGABRT, an assertion or an uncaught exception"}};
 constexpr int kMaxFrames = 100;
 /// The report waits no longer for the loader's lock, which a thread that waits for this one may hold.
 constexpr unsigned kMaxSeconds = 10;
-
-std::string_view name_of_crash(int signal) {
-  switch (signal) {
-    case SIGSEGV:
-      return "SIGSEGV, a wrong address";
-    case SIGBUS:
-      return "SIGBUS, memory that is not there";
-    case SIGFPE:
-      return "SIGFPE, wrong arithmetic";
-    case SIGILL:
-      return "SIGILL, a wrong instruction";
-    default:
-      return "SIGABRT, an assertion or an uncaught exception";
-  }
-}
 
 /// Text in memory of its own: a handler may not allocate.
 class HandlerText {
@@ -142,7 +135,7 @@ void write_report(int signal, const siginfo_t& info, void* context) {
   HandlerText text;
   text << "error: " << crash_reporter.who.text();
   if (const std::int64_t step = CurrentStep::get(); step >= 0) text << ", step " << step;
-  text << ": crashed by " << name_of_crash(signal);
+  text << ": crashed by " << std::ranges::find(kCrashes, signal, &Crash::signal)->name;
   if (info.si_code > 0) {  // and nobody has sent it
     (text << " (").add_address(reinterpret_cast<std::uintptr_t>(info.si_addr)) << ", by the instruction at ";
     text.add_address(place.instruction) << ")";
@@ -213,14 +206,14 @@ void report_crashes(int rank) {
     own.ss_size = crash_reporter.stack.size();
     sigaltstack(&own, nullptr);
   }
-  for (const int signal : kCrashes) {
+  for (const Crash& crash : kCrashes) {
     struct sigaction action {};
-    sigaction(signal, nullptr, &action);
+    sigaction(crash.signal, nullptr, &action);
     if (is_handled_by_others(action)) continue;
     action = {};
     action.sa_sigaction = report_crash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(signal, &action, nullptr);
+    sigaction(crash.signal, &action, nullptr);
   }
 }
 

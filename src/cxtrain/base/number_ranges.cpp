@@ -8,15 +8,14 @@ namespace {
 
 constexpr int kEnd = 1 << 16;
 
-/// The beginning of `text`, which is then cut off; -1 where it is no number.
+}  // namespace
+
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
   return error == std::errc() ? number : -1;
 }
-
-}  // namespace
 
 std::string format_ranges(std::span<const int> numbers) {
   std::string text;

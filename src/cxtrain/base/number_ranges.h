@@ -14,4 +14,7 @@ std::string format_ranges(std::span<const int> numbers);
 /// is left out.
 std::vector<int> parse_ranges(std::string_view text);
 
+/// The number that `text` begins with, which is then cut off; -1 where it begins with none.
+int take_number(std::string_view& text);
+
 }  // namespace cxtrain

@@ -43,20 +43,6 @@ int rank_of_world() {
 
 }  // namespace
 
-std::string_view to_string(LaunchedBy launcher) {
-  switch (launcher) {
-    case LaunchedBy::mpirun:
-      return "mpirun";
-    case LaunchedBy::srun:
-      return "srun";
-    case LaunchedBy::spawn:
-      return "spawn";
-    case LaunchedBy::alone:
-      break;
-  }
-  return "alone";
-}
-
 LaunchedBy detect_launcher() {
   if (is_set(kSupervisorVariable) && is_set("OMPI_COMM_WORLD_SIZE")) return LaunchedBy::spawn;
   // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside

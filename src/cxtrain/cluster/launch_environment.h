@@ -1,15 +1,21 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "cxtrain/base/field_types.h"
 
 /// Facts about the launch from this process's environment, for the time before MPI has better ones.
 namespace cxtrain {
 
 /// The launcher of this world's ranks. `spawn`: a cxtrain process that watches over the ranks (launchers/).
 enum class LaunchedBy { alone, mpirun, srun, spawn };
-std::string_view to_string(LaunchedBy launcher);
+template <>
+struct ChoiceOf<LaunchedBy> {
+  static constexpr std::array<std::string_view, 4> words{"alone", "mpirun", "srun", "spawn"};
+};
 
 /// Set for ranks that a cxtrain process has spawned: the address at which that process listens for the ranks.
 inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";

@@ -1,10 +1,12 @@
 #include "cxtrain/cluster/slurm_allocation.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {
@@ -15,30 +17,18 @@ constexpr const char *kJob = "SLURM_JOB_ID", *kNodes = "SLURM_JOB_NUM_NODES", *k
                      *kTasksPerNode = "SLURM_NTASKS_PER_NODE", *kCpus = "SLURM_JOB_CPUS_PER_NODE",
                      *kHere = "SLURMD_NODENAME";
 
-/// The number that the text begins with, which is cut off; 0 where there is none.
-int take_count(std::string_view& text) {
-  int count = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
-  return error == std::errc() ? std::max(0, count) : 0;
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 int count_in(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   if (found == environment.end()) return 0;
   std::string_view text = found->second;
-  return take_count(text);
+  return std::max(0, take_number(text));
 }
 
 /// The least number of a list as Slurm writes it, a count for each node: "72(x2),36" -> 36.
 int least_of(std::string_view list) {
   int least = std::numeric_limits<int>::max();
   while (!list.empty()) {
-    least = std::min(least, take_count(list));
+    least = std::min(least, std::max(0, take_number(list)));
     const std::size_t comma = list.find(',');
     list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
   }
@@ -57,7 +47,7 @@ Environment slurm_environment() {
 
 std::optional<SlurmAllocation> slurm_allocation(const Environment& environment) {
   const auto job = environment.find(kJob);
-  if (job == environment.end() || !is_number(job->second)) return std::nullopt;
+  if (job == environment.end() || !number_of_digits(job->second)) return std::nullopt;
   SlurmAllocation allocation;
   allocation.job = job->second;
   allocation.nodes = std::max(1, count_in(environment, kNodes));

@@ -38,24 +38,13 @@ struct WorldFacts {
 
 /// Work of a process that ends because other ranks or a device do not answer. The work runs on another
 /// thread, while the thread that made the world is blocked in a collective.
-class ProcessEnd {
- public:
-  /// `work` saves data that must not be lost. It is called, with the expected exit status, before the process
-  /// ends because other ranks are missing. It is also called after SIGTERM, because the process may not live
-  /// to the end of its wait.
-  void set_rescue(std::function<void(int status)> work) { rescue_ = std::move(work); }
-  /// `work` is called last, when the process ends with `status`.
-  void set_report(std::function<void(int status)> work) { report_ = std::move(work); }
-
-  void rescue(int status) const {
-    if (rescue_) rescue_(status);
-  }
-  void report(int status) const {
-    if (report_) report_(status);
-  }
-
- private:
-  std::function<void(int)> rescue_, report_;
+struct ProcessEnd {
+  /// Saves data that must not be lost. It is called, with the expected exit status, before the process ends
+  /// because other ranks are missing. It is also called after SIGTERM, because the process may not live to
+  /// the end of its wait.
+  std::function<void(int status)> rescue = [](int /*status*/) {};
+  /// Is called last, when the process ends with `status`.
+  std::function<void(int status)> report = [](int /*status*/) {};
 };
 
 class World {

@@ -92,7 +92,7 @@ int replicas_of_rank(int devices, const Plan& plan) {
 /// Ranks that exist already: what was asked must be what there is.
 std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies& strategies,
                             const DeviceChoice& devices, const WorldFacts& launched, Plan& plan) {
-  const std::string by(to_string(launched.launched_by));
+  const std::string by(word_of(launched.launched_by));
   plan.launcher = by;
   plan.world_size = launched.size;
   plan.num_nodes = launched.num_nodes;

@@ -83,8 +83,4 @@ class StateDict {
   std::map<std::string, StateDict, std::less<>> sections_;
 };
 
-/// Returns the first difference, as "optimizer.exp_avg.net.weight: ..."; empty if both are equal to the last
-/// bit.
-std::string first_difference(const StateDict& a, const StateDict& b);
-
 }  // namespace cxtrain

@@ -181,7 +181,7 @@ void Session::open() {
   // The model is the same everywhere by now; dropout must not be.
   generators_->seed_apart(context_->state.seed, world.rank(), world.size());
   if (!goes_on_in_place_) write_files();
-  world.process_end().set_rescue([this](int exit_code) { fail(exit_code); });
+  world.process_end().rescue = [this](int exit_code) { fail(exit_code); };
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal),
                    /*announces=*/inputs_.world.is_root() && !inputs_.options.quiet);
   context_->hooks.call(hooks::setup, stage_);
@@ -245,7 +245,7 @@ void Session::write_files() {
 }
 
 Session::~Session() {
-  inputs_.world.process_end().set_rescue({});
+  inputs_.world.process_end().rescue = [](int /*status*/) {};
   inputs_.world.set_timeout(inputs_.options.timeout_seconds, {});
   if (!context_) return;
   state_.running = nullptr;
