@@ -1,8 +1,10 @@
 #include "cxtrain/callbacks/device_stats.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/callbacks/run_of_values.h"
 #include "support/catch.h"
 
@@ -11,22 +13,24 @@ using Metrics = std::map<std::string, double>;
 
 namespace {
 
-/// One of several ranks. `others`: what the other ranks add to each sum.
+/// One of several ranks. `others`: what the last ranks have sent; ranks before send what this one sends.
 class FakeRank final : public World {
  public:
   FakeRank(int rank, int size) : World(facts_of(rank, size)) {}
 
-  void sum(std::span<double> values) override {
+  std::vector<std::string> all_gather(std::string_view text) override {
     ++exchanges;
-    sent.assign(values.begin(), values.end());
-    for (std::size_t i = 0; i < others.size() && i < values.size(); ++i) values[i] += others[i];
+    sent = text;
+    std::vector<std::string> all(static_cast<std::size_t>(size()), sent);
+    std::ranges::copy(others, all.end() - std::ssize(others));
+    return all;
   }
+  void sum(std::span<double>) override {}
   void barrier() override {}
   std::int64_t max(std::int64_t value) override { return value; }
   std::uint64_t any(std::uint64_t flags) override { return flags; }
   void begin_any(std::uint64_t) override {}
   std::uint64_t end_any() override { return 0; }
-  std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
   std::vector<std::string> gather_root(std::string_view text) override { return {std::string(text)}; }
   std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }
@@ -35,7 +39,8 @@ class FakeRank final : public World {
   Watchdog& watchdog() override { throw std::logic_error("no watchdog here"); }
 
   int exchanges = 0;
-  std::vector<double> sent, others;
+  std::string sent;
+  std::vector<std::string> others;
 
  private:
   static WorldFacts facts_of(int rank, int size) {
@@ -98,8 +103,8 @@ Plan plan_of(const std::vector<std::vector<int>>& gpus, const std::vector<int>& 
 
 constexpr DeviceStats::Wanted kAll{.gpu_memory = GpuMemoryLog::all};
 
-/// What the ranks of a plan log, as rank 0 sees it: every rank samples its own GPUs, and the sums are
-/// exchanged.
+/// What the ranks of a plan log, as rank 0 sees it: every rank samples its own GPUs, and ranks exchange the
+/// samples.
 struct Outcome {
   Metrics logged;
   std::vector<std::vector<int>> asked;
@@ -108,17 +113,16 @@ struct Outcome {
 Outcome run_ranks(const Plan& plan, DeviceStats::Wanted wanted,
                   const std::vector<Plan>& plans_of_ranks = {}) {
   Outcome outcome;
-  std::vector<double> sum;
+  std::vector<std::string> sent;  // by this rank and the ranks after it
   for (int rank = plan.world_size - 1; rank >= 0; --rank) {
     const auto index = static_cast<std::size_t>(rank);
     FakeRun run(rank, plan.world_size);
-    run.world.others = sum;
+    run.world.others = sent;
     std::vector<int> asked;
     run.values.plan = plans_of_ranks.empty() ? plan : plans_of_ranks[index];
     DeviceStats stats(wanted, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
     run.batch_end(stats);
-    sum.resize(run.world.sent.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += run.world.sent[i];
+    sent.insert(sent.begin(), run.world.sent);
     outcome.asked.insert(outcome.asked.begin(), asked);
     outcome.logged = run.logged();
   }
@@ -159,7 +163,7 @@ TEST_CASE("a rank with several GPUs, shared GPUs, and GPUs of the same number", 
 }
 
 TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
-  const auto logged = [](int world, bool device_stats, const std::vector<double>& others) {
+  const auto logged = [](int world, bool device_stats, const std::vector<std::string>& others) {
     FakeRun run(0, world);
     run.world.others = others;
     std::vector<int> asked;
@@ -174,7 +178,7 @@ TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
   CHECK(logged(1, true, {}) == Metrics{{prefix + "cpu_percent", 150},
                                        {prefix + "cpu_vm_percent", 2},
                                        {prefix + "cpu_swap_percent", 1}});
-  const Metrics two = logged(2, true, {0, 0, 0, 90, 3, 0});
+  const Metrics two = logged(2, true, {to_message(CpuSample{90, 3, 0})});
   CHECK(two.size() == 6);
   CHECK(two.at(prefix + "rank: 0/cpu_percent") == 150);
   CHECK(two.at(prefix + "rank: 1/cpu_percent") == 90);

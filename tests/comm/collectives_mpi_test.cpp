@@ -17,6 +17,7 @@
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/host_communicator.h"
+#include "support/reduce_op_name.h"
 
 /// What HostCommunicator moves and reduces, besides all_reduce and broadcast.
 namespace cxtrain {
@@ -69,7 +70,7 @@ TEST_CASE("reduce_scatter gives each rank its share of what all_reduce gives, to
       for (const std::int64_t count : {0, 1, 7, 3333}) {
         for (const ReduceOp op : kOps) {
           for (const bool in_place : {false, true}) {
-            CAPTURE(communicator.description(), c10::toString(dtype), allocated, count, to_string(op),
+            CAPTURE(communicator.description(), c10::toString(dtype), allocated, count, test::name_of(op),
                     in_place);
             check_reduce_scatter_bits(communicator, input.narrow(0, 0, size * count),
                                       whole.narrow(0, 0, size * count), count, op, in_place);

@@ -13,6 +13,7 @@
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/mpi_world.h"
+#include "support/reduce_op_name.h"
 
 /// Host memory stands for the device: the path is the same, and HostCommunicator itself gives the answers.
 namespace cxtrain {
@@ -39,7 +40,7 @@ TEST_CASE("staged sums in allocated memory are the host communicator's") {
   for (const at::ScalarType dtype :
        {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max}) {
-      CAPTURE(c10::toString(dtype), to_string(op));
+      CAPTURE(c10::toString(dtype), test::name_of(op));
       const at::Tensor memory = staged.allocate(1000, dtype, at::kCPU);
       CHECK(at::equal(memory, at::zeros({1000}, dtype)));
       const at::Tensor expected = host->allocate(1000, dtype, at::kCPU);

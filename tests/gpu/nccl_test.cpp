@@ -13,6 +13,7 @@
 #include "cxtrain/plugin/accelerator_library.h"
 #include "gpu/gpu_support.h"
 #include "support/catch.h"
+#include "support/reduce_op_name.h"
 
 namespace cxtrain {
 namespace {
@@ -29,7 +30,7 @@ TEST_CASE("NCCL with one rank gives back what it was given, in every type and op
   for (const at::ScalarType dtype :
        {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max}) {
-      CAPTURE(c10::toString(dtype), to_string(op));
+      CAPTURE(c10::toString(dtype), test::name_of(op));
       const at::Tensor memory = nccl.allocate(1000, dtype, kGpu);
       CHECK(memory.count_nonzero().item<std::int64_t>() == 0);
       const at::Tensor expected = at::arange(1000, at::kLong).remainder(100).to(kGpu, dtype);

@@ -1,22 +1,16 @@
 #include "cxtrain/callbacks/device_stats.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr const char* kPrefix = "DeviceStatsMonitor.on_train_batch_end/";
-
-/// The same for the same GPU; exact as a double.
-double identity(const std::string& uuid) {
-  constexpr int kMantissa = std::numeric_limits<double>::digits;
-  return static_cast<double>(std::hash<std::string>{}(uuid) >> (64 - kMantissa));
-}
 
 void log_known(Run& run, const std::string& name, double value) {
   if (!std::isnan(value)) run.log(name, value);
@@ -33,23 +27,20 @@ std::function<CpuSample()> cpu_load() {
 
 }  // namespace
 
-/// One GPU as a rank sees it. Ranks exchange these as plain numbers.
+/// One GPU as a rank sees it.
 struct DeviceStats::GpuReading {
-  double gpu = 0, uuid = 0;  ///< physical index; identity
-  GpuSample sample;
-  std::string name;  ///< "gpu_id: 0"
+  int gpu = 0;  ///< physical index
+  std::string uuid;
+  GpuSample sample = {};
+  std::string name = {};  ///< "gpu_id: 0"; ranks do not exchange it
 
-  static constexpr std::size_t kNumbers = 6;
-  std::array<double, kNumbers> numbers() const {
-    return {gpu,
-            uuid,
-            sample.utilization_percent,
-            sample.memory_used_mib,
-            sample.memory_free_mib,
-            sample.temperature_celsius};
-  }
-  static GpuReading of(const double* numbers) {
-    return {numbers[0], numbers[1], {numbers[2], numbers[3], numbers[4], numbers[5]}, ""};
+  void fields(auto&& field) {
+    field("gpu", gpu);
+    field("uuid", uuid);
+    field("utilization_percent", sample.utilization_percent);
+    field("memory_used_mib", sample.memory_used_mib);
+    field("memory_free_mib", sample.memory_free_mib);
+    field("temperature_celsius", sample.temperature_celsius);
   }
 };
 
@@ -70,32 +61,22 @@ void DeviceStats::on_train_batch_end(Run& run, const StepOutput&, const Batch&, 
 
 /// The readings of all ranks, each GPU once. Collective.
 std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(Run& run) {
-  constexpr std::size_t kNumbers = GpuReading::kNumbers;
-  std::vector<double> numbers;
-  for (const RankPlan& rank : run.plan().ranks) {
-    for (std::size_t i = 0; i < rank.gpus.size(); ++i) {
-      std::array<double, kNumbers> own{};
-      if (rank.rank == run.rank()) {
-        const int gpu = rank.gpus[i];
-        own = GpuReading{static_cast<double>(gpu), identity(rank.uuids[i]), sources_.gpus->sample(gpu), ""}
-                  .numbers();
-      }
-      numbers.insert(numbers.end(), own.begin(), own.end());
-    }
-  }
-  run.world().sum(numbers);  // the others' are zeros
+  const std::vector<RankPlan>& ranks = run.plan().ranks;
+  const RankPlan& here = ranks.at(static_cast<std::size_t>(run.rank()));
+  std::vector<GpuReading> own;
+  for (std::size_t i = 0; i < here.gpus.size(); ++i)
+    own.push_back({here.gpus[i], here.uuids[i], sources_.gpus->sample(here.gpus[i])});
 
   std::vector<GpuReading> readings;
-  std::map<std::string, double> known;
-  const double* next = numbers.data();
-  for (const RankPlan& rank : run.plan().ranks) {
-    for (std::size_t i = 0; i < rank.gpus.size(); ++i, next += kNumbers) {
-      GpuReading reading = GpuReading::of(next);
-      const std::string id = "gpu_id: " + std::to_string(static_cast<int>(reading.gpu));
-      reading.name = run.plan().num_nodes > 1 ? "node: " + std::to_string(rank.node) + "/" + id : id;
+  std::map<std::string, std::string> known;  // name to UUID
+  const std::vector<std::vector<GpuReading>> of_ranks = gather_values(run.world(), own);
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    for (GpuReading reading : of_ranks[rank]) {
+      const std::string id = "gpu_id: " + std::to_string(reading.gpu);
+      reading.name = run.plan().num_nodes > 1 ? "node: " + std::to_string(ranks[rank].node) + "/" + id : id;
       if (const auto same = known.find(reading.name); same != known.end()) {
         if (same->second == reading.uuid) continue;
-        reading.name = "rank: " + std::to_string(rank.rank) + "/" + id;
+        reading.name = "rank: " + std::to_string(rank) + "/" + id;
       }
       known[reading.name] = reading.uuid;
       readings.push_back(std::move(reading));
@@ -127,21 +108,13 @@ void DeviceStats::log_gpus(Run& run) {
 }
 
 void DeviceStats::log_cpus(Run& run) {
-  constexpr std::size_t kNumbers = 3;
-  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(run.world().size()));
-  const CpuSample own = sources_.cpu();
-  double* mine = numbers.data() + kNumbers * static_cast<std::size_t>(run.rank());
-  mine[0] = own.cpu_percent;
-  mine[1] = own.memory_percent;
-  mine[2] = own.swap_percent;
-  run.world().sum(numbers);
-  for (int rank = 0; rank < run.world().size(); ++rank) {
-    const double* sample = numbers.data() + kNumbers * static_cast<std::size_t>(rank);
+  const std::vector<CpuSample> ranks = gather_values(run.world(), sources_.cpu());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::string prefix =
-        kPrefix + (run.world().size() > 1 ? "rank: " + std::to_string(rank) + "/" : std::string());
-    run.log(prefix + "cpu_percent", sample[0]);
-    run.log(prefix + "cpu_vm_percent", sample[1]);
-    run.log(prefix + "cpu_swap_percent", sample[2]);
+        kPrefix + (ranks.size() > 1 ? "rank: " + std::to_string(rank) + "/" : std::string());
+    run.log(prefix + "cpu_percent", ranks[rank].cpu_percent);
+    run.log(prefix + "cpu_vm_percent", ranks[rank].memory_percent);
+    run.log(prefix + "cpu_swap_percent", ranks[rank].swap_percent);
   }
 }
 

@@ -1,8 +1,9 @@
 #include "cxtrain/callbacks/early_stopping.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/monitored_metric.h"
@@ -38,11 +39,8 @@ void EarlyStopping::on_train_epoch_end(Run& run) {
 void EarlyStopping::check(Run& run) {
   const std::optional<double> value = run.metrics().last_of_all_ranks(args_.monitor, run.world());
   if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + args_.monitor + "`");
-  std::ostringstream reason;
-  if (args_.check_finite && !std::isfinite(*value)) {
-    reason << "early stopping: " << args_.monitor << " is " << *value;
-    return stop(run, reason.str());
-  }
+  if (args_.check_finite && !std::isfinite(*value))
+    return stop(run, c10::str("early stopping: ", args_.monitor, " is ", *value));
   const bool better =
       args_.mode == MonitorMode::min ? *value < best_ - args_.min_delta : *value > best_ + args_.min_delta;
   if (better) {
@@ -51,9 +49,8 @@ void EarlyStopping::check(Run& run) {
     return;
   }
   if (++wait_ < args_.patience) return;
-  reason << "early stopping: " << args_.monitor << " has not improved on " << best_ << " for " << wait_
-         << " checks";
-  stop(run, reason.str());
+  stop(run, c10::str("early stopping: ", args_.monitor, " has not improved on ", best_, " for ", wait_,
+                     " checks"));
 }
 
 void EarlyStopping::stop(Run& run, std::string reason) {

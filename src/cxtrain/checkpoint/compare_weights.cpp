@@ -1,9 +1,9 @@
 #include "cxtrain/checkpoint/compare_weights.h"
 
 #include <ATen/ops/view_as_real.h>
+#include <c10/util/StringUtil.h>
 
 #include <map>
-#include <sstream>
 
 #include "cxtrain/checkpoint/torch_dtypes.h"
 
@@ -40,7 +40,7 @@ bool compare_values(const at::Tensor& a, const at::Tensor& b, TensorDifference& 
   difference.elements = differs.sum().item<std::int64_t>();
   if (difference.elements == 0) return false;
   const at::Tensor values = reals_of(x), others = reals_of(y);
-  const at::Tensor distance = (values - others).square().sum(1).sqrt().masked_fill(differs.logical_not(), 0);
+  const at::Tensor distance = values.sub(others).square().sum(1).sqrt().masked_fill(differs.logical_not(), 0);
   difference.largest = distance.max().item<double>();
   std::int64_t first = differs.to(at::kByte).argmax().item<std::int64_t>();
   difference.first_value = values[first][0].item<double>();
@@ -54,9 +54,7 @@ bool compare_values(const at::Tensor& a, const at::Tensor& b, TensorDifference& 
 }  // namespace
 
 std::string describe(const StoredTensor& tensor) {
-  std::ostringstream text;
-  text << torch_name(tensor.dtype) << " " << at::IntArrayRef(tensor.shape);
-  return text.str();
+  return c10::str(torch_name(tensor.dtype), " ", at::IntArrayRef(tensor.shape));
 }
 
 WeightsDifference compare_weights(const StoredWeights& first, const StoredWeights& second) {

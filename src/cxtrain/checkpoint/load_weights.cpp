@@ -1,11 +1,11 @@
 #include "cxtrain/checkpoint/load_weights.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "cxtrain/base/counted.h"
 #include "cxtrain/base/log.h"
@@ -64,11 +64,9 @@ Comparison compare(const StoredWeights& weights, const WeightsSelection& selecti
       found.pairs.emplace_back(&tensor, target->second);
       continue;
     }
-    std::ostringstream text;
-    text << name << ": " << c10::toString(tensor.dtype) << " " << at::IntArrayRef(tensor.shape)
-         << " in the file, " << c10::toString(target->second.scalar_type()) << " " << target->second.sizes()
-         << " in the model";
-    found.misshapen.push_back(text.str());
+    found.misshapen.push_back(c10::str(
+        name, ": ", c10::toString(tensor.dtype), " ", at::IntArrayRef(tensor.shape), " in the file, ",
+        c10::toString(target->second.scalar_type()), " ", target->second.sizes(), " in the model"));
   }
   const std::string prefix = selection.prefix.empty() ? "" : names(selection.prefix);
   for (const auto& [name, tensor] : targets) {

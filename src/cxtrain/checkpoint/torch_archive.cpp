@@ -14,6 +14,7 @@
 #include "cxtrain/checkpoint/pickle.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
 #include "cxtrain/checkpoint/zip_directory.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -80,12 +81,13 @@ class Archive {
     if (bytes > size_) refuse_as_too_large(record);
     return bytes;
   }
-  std::pair<std::shared_ptr<void>, std::uint64_t> content(const std::string& record) {
+  /// The bytes of a record.
+  at::Tensor content(const std::string& record) {
     size(record);
-    return read(record, [&]() -> std::pair<std::shared_ptr<void>, std::uint64_t> {
-      auto [bytes, size] = reader_->getRecord(record);
-      return {std::make_shared<at::DataPtr>(std::move(bytes)), size};
-    });
+    auto [bytes, size] = read(record, [&] { return reader_->getRecord(record); });
+    const auto owner = std::make_shared<at::DataPtr>(std::move(bytes));
+    return at::from_blob(
+        owner->get(), {static_cast<std::int64_t>(size)}, [owner](void*) {}, at::kByte);
   }
 
   [[noreturn]] void refuse(const std::string& reason) const {
@@ -98,10 +100,7 @@ class Archive {
     const std::lock_guard lock(mutex_);
     if (!kept_ || kept_->first != key) {
       kept_.reset();
-      auto [bytes, size] = content("data/" + key);
-      void* const begin = static_cast<at::DataPtr*>(bytes.get())->get();
-      kept_.emplace(key, at::from_blob(
-                             begin, {static_cast<std::int64_t>(size)}, [bytes = bytes](void*) {}, at::kByte));
+      kept_.emplace(key, content("data/" + key));
     }
     const at::Tensor& all = kept_->second;
     const auto element = static_cast<std::int64_t>(c10::elementSize(dtype));
@@ -343,14 +342,13 @@ StoredWeights open_torch_archive(Filesystem& files, const std::string& path) {
   StoredWeights weights{path, archive->has("constants.pkl") ? "TorchScript" : "PyTorch", {}, {}};
   if (!archive->has("data.pkl")) archive->refuse("it is a zip archive without data.pkl");
   if (archive->has("byteorder")) {
-    const auto [order, size] = archive->content("byteorder");
-    const std::string_view text(static_cast<const char*>(static_cast<at::DataPtr*>(order.get())->get()),
-                                size);
-    if (text != "little") archive->refuse("its byte order is " + shortened(std::string(text), 20));
+    const at::Tensor bytes = archive->content("byteorder");
+    const std::string_view order = host_bytes(bytes);
+    if (order != "little") archive->refuse("its byte order is " + shortened(std::string(order), 20));
   }
   if (archive->size("data.pkl") > kLongestPickle) archive->refuse("its pickle is too large");
-  const auto [bytes, size] = archive->content("data.pkl");
-  const std::string_view text(static_cast<const char*>(static_cast<at::DataPtr*>(bytes.get())->get()), size);
+  const at::Tensor bytes = archive->content("data.pkl");
+  const std::string_view text = host_bytes(bytes);
   std::optional<Pickle> pickle;
   try {
     pickle.emplace(text);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -78,31 +79,27 @@ class StridedBytes {
 }  // namespace
 
 MpiReduction mpi_reduction(c10::ScalarType dtype, ReduceOp op) {
-  const MPI_Op plain = op == ReduceOp::min ? MPI_MIN : op == ReduceOp::max ? MPI_MAX : MPI_SUM;
-  switch (dtype) {
-    case c10::ScalarType::Float:
-      return {MPI_FLOAT, plain};
-    case c10::ScalarType::Double:
-      return {MPI_DOUBLE, plain};
-    case c10::ScalarType::Int:
-      return {MPI_INT32_T, plain};
-    case c10::ScalarType::Long:
-      return {MPI_INT64_T, plain};
-    case c10::ScalarType::Byte:
-      return {MPI_UINT8_T, plain};
-    case c10::ScalarType::BFloat16: {
-      static const HalfType bf16 = HalfType::make<c10::ScalarType::BFloat16>();
-      return bf16.reduction(op);
-    }
-    case c10::ScalarType::Half: {
-      static const HalfType f16 = HalfType::make<c10::ScalarType::Half>();
-      return f16.reduction(op);
-    }
-    default:
-      throw CommunicationError(std::string("MPI cannot reduce tensors of ") + c10::toString(dtype) +
-                                   "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
-                               MessageCode::bad_tensor);
+  using enum c10::ScalarType;
+  if (dtype == BFloat16) {
+    static const HalfType bf16 = HalfType::make<BFloat16>();
+    return bf16.reduction(op);
   }
+  if (dtype == Half) {
+    static const HalfType f16 = HalfType::make<Half>();
+    return f16.reduction(op);
+  }
+  const MPI_Op plain = op == ReduceOp::min ? MPI_MIN : op == ReduceOp::max ? MPI_MAX : MPI_SUM;
+  const std::array<std::pair<c10::ScalarType, MPI_Datatype>, 5> types{{{Float, MPI_FLOAT},
+                                                                       {Double, MPI_DOUBLE},
+                                                                       {Int, MPI_INT32_T},
+                                                                       {Long, MPI_INT64_T},
+                                                                       {Byte, MPI_UINT8_T}}};
+  for (const auto& [own, type] : types) {
+    if (own == dtype) return {type, plain};
+  }
+  throw CommunicationError(std::string("MPI cannot reduce tensors of ") + c10::toString(dtype) +
+                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                           MessageCode::bad_tensor);
 }
 
 void mpi_all_reduce(const MpiComm& comm, std::byte* data, c10::ScalarType dtype, std::size_t count,

@@ -299,20 +299,6 @@ void reduce_scaled(ReduceOp op, Sources src, std::byte* dst, std::size_t blocks,
   }
 }
 
-const char* to_string(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::avg:
-      return "avg";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-  }
-  return "?";
-}
-
 bool has_reduce_kernel(c10::ScalarType dtype) {
   using enum c10::ScalarType;
   return dtype == Float || dtype == Double || dtype == BFloat16 || dtype == Half || dtype == Int ||

@@ -9,7 +9,6 @@ namespace cxtrain {
 
 /// Reduction of the ranks' values to one value.
 enum class ReduceOp { sum, avg, min, max };
-const char* to_string(ReduceOp op);
 
 /// Computes dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count). Sources and destinations may
 /// be the same memory.

@@ -8,14 +8,6 @@
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
-namespace {
-
-at::Tensor checked_flat(const at::Tensor& tensor, const char* operation) {
-  check_dense(operation, tensor);
-  return flat(tensor);
-}
-
-}  // namespace
 
 StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host, PageLocker* locker)
     : host_(std::move(host)), locker_(locker) {}
@@ -58,15 +50,22 @@ at::Tensor StagedCommunicator::stage_of(const at::Tensor& tensor) {
   return scratch_.narrow(0, 0, bytes).view(tensor.scalar_type());
 }
 
-void StagedCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+template <class Work>
+void StagedCommunicator::through_host(const char* operation, const at::Tensor& tensor, Copies copies,
+                                      const Work& work) {
   if (tensor.numel() == 0) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor device = checked_flat(tensor, "all_reduce");
-  const at::Tensor host = stage_of(device);
-  host.copy_(device);
-  host_->all_reduce(host, op);
+  check_dense(operation, tensor);
+  const at::Tensor device = flat(tensor), host = stage_of(device);
+  if (copies != Copies::from_host) host.copy_(device);
+  work(host);
   // Waited for: another rank may write into a shared window as soon as it comes to its next collective.
-  device.copy_(host);
+  if (copies != Copies::to_host) device.copy_(host);
+}
+
+void StagedCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  through_host("all_reduce", tensor, Copies::both,
+               [&](const at::Tensor& host) { host_->all_reduce(host, op); });
 }
 
 at::Tensor StagedCommunicator::share_of(const at::Tensor& whole) const {
@@ -97,22 +96,12 @@ void StagedCommunicator::all_gather(const at::Tensor& output, const at::Tensor& 
 
 void StagedCommunicator::send(const at::Tensor& tensor, int to) {
   check_peer("send", *this, to);
-  if (tensor.numel() == 0) return;
-  const at::NoGradGuard no_grad;
-  const at::Tensor device = checked_flat(tensor, "send");
-  const at::Tensor host = stage_of(device);
-  host.copy_(device);
-  host_->send(host, to);
+  through_host("send", tensor, Copies::to_host, [&](const at::Tensor& host) { host_->send(host, to); });
 }
 
 void StagedCommunicator::recv(const at::Tensor& tensor, int from) {
   check_peer("recv", *this, from);
-  if (tensor.numel() == 0) return;
-  const at::NoGradGuard no_grad;
-  const at::Tensor device = checked_flat(tensor, "recv");
-  const at::Tensor host = stage_of(device);
-  host_->recv(host, from);
-  device.copy_(host);
+  through_host("recv", tensor, Copies::from_host, [&](const at::Tensor& host) { host_->recv(host, from); });
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
@@ -122,13 +111,8 @@ std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
 
 void StagedCommunicator::broadcast(const at::Tensor& tensor, int root) {
   check_root(*this, root);
-  if (tensor.numel() == 0) return;
-  const at::NoGradGuard no_grad;
-  const at::Tensor device = checked_flat(tensor, "broadcast");
-  const at::Tensor host = stage_of(device);
-  if (rank() == root) host.copy_(device);
-  host_->broadcast(host, root);
-  if (rank() != root) device.copy_(host);
+  through_host("broadcast", tensor, rank() == root ? Copies::to_host : Copies::from_host,
+               [&](const at::Tensor& host) { host_->broadcast(host, root); });
 }
 
 }  // namespace cxtrain

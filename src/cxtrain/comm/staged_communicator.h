@@ -53,6 +53,11 @@ class StagedCommunicator final : public Communicator {
     bool locked;
   };
 
+  enum class Copies { to_host, from_host, both };
+  /// Calls `work` with host memory for the tensor. Copies the tensor there before, or back after, or both.
+  /// Does nothing for an empty tensor.
+  template <class Work>
+  void through_host(const char* operation, const at::Tensor& tensor, Copies copies, const Work& work);
   /// Returns host memory for this dense tensor, as [numel] in memory order.
   at::Tensor stage_of(const at::Tensor& tensor);
   /// Returns this rank's shard of `whole`, the concatenation over all ranks.

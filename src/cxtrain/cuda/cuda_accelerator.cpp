@@ -11,6 +11,8 @@
 #include "cxtrain/cuda/nccl_communicator.h"
 #include "cxtrain/cuda/nccl_library.h"
 #include "cxtrain/cuda/nccl_peers.h"
+#include "cxtrain/device/cuda_driver.h"
+#include "cxtrain/device/driver_library.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/fingerprint.h"
@@ -23,15 +25,11 @@ namespace {
 /// has none, the run-time library's.
 std::array<char, 16> uuid_bytes(c10::Device device) {
   std::array<char, 16> bytes{};
-  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
-  const auto start =
-      driver == nullptr ? nullptr : reinterpret_cast<decltype(&cuInit)>(dlsym(driver, "cuInit"));
-  const auto ask = driver == nullptr
-                       ? nullptr
-                       : reinterpret_cast<decltype(&cuDeviceGetUuid)>(dlsym(driver, "cuDeviceGetUuid_v2"));
+  const DriverLibrary driver(kCudaLibrary, RTLD_NODELETE);  // threads of the driver go on after this
   CUuuid uuid{};
-  if (start != nullptr && ask != nullptr && start(0) == CUDA_SUCCESS &&
-      ask(&uuid, device.index()) == CUDA_SUCCESS) {
+  if (driver.call_or<decltype(cuInit)>(CUDA_ERROR_UNKNOWN, "cuInit", 0U) == CUDA_SUCCESS &&
+      driver.call_or<decltype(cuDeviceGetUuid)>(CUDA_ERROR_UNKNOWN, "cuDeviceGetUuid_v2", &uuid,
+                                                device.index()) == CUDA_SUCCESS) {
     std::copy_n(uuid.bytes, bytes.size(), bytes.begin());
     return bytes;
   }

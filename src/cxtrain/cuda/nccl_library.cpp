@@ -1,6 +1,8 @@
 #include "cxtrain/cuda/nccl_library.h"
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <future>
 #include <thread>
@@ -53,40 +55,25 @@ std::string nccl_version_text(int code) {
 }
 
 ncclDataType_t nccl_type(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::kFloat:
-      return ncclFloat32;
-    case c10::kDouble:
-      return ncclFloat64;
-    case c10::kHalf:
-      return ncclFloat16;
-    case c10::kBFloat16:
-      return ncclBfloat16;
-    case c10::kInt:
-      return ncclInt32;
-    case c10::kLong:
-      return ncclInt64;
-    case c10::kByte:
-      return ncclUint8;
-    default:
-      throw CommunicationError(std::string("NCCL has no type for tensors of ") + c10::toString(dtype) +
-                                   "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
-                               MessageCode::bad_tensor);
+  static constexpr std::array<std::pair<c10::ScalarType, ncclDataType_t>, 7> kTypes{
+      {{c10::kFloat, ncclFloat32},
+       {c10::kDouble, ncclFloat64},
+       {c10::kHalf, ncclFloat16},
+       {c10::kBFloat16, ncclBfloat16},
+       {c10::kInt, ncclInt32},
+       {c10::kLong, ncclInt64},
+       {c10::kByte, ncclUint8}}};
+  for (const auto& [own, type] : kTypes) {
+    if (own == dtype) return type;
   }
+  throw CommunicationError(std::string("NCCL has no type for tensors of ") + c10::toString(dtype) +
+                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                           MessageCode::bad_tensor);
 }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ncclSum;
-    case ReduceOp::avg:
-      return ncclAvg;
-    case ReduceOp::min:
-      return ncclMin;
-    case ReduceOp::max:
-      return ncclMax;
-  }
-  return ncclSum;
+  constexpr std::array kOps{ncclSum, ncclAvg, ncclMin, ncclMax};  // in the order of ReduceOp
+  return kOps[static_cast<std::size_t>(op)];
 }
 
 std::string nccl_reason(const NcclLibrary& library, ncclComm_t comm, ncclResult_t status) {

@@ -11,46 +11,29 @@
 namespace cxtrain {
 namespace {
 
-/// A dataset that makes each sample by itself, of another dataset.
-class SampleView : public Dataset {
+/// Samples that a function makes one by one, of other datasets. The first of them finishes batches.
+class SampleView final : public Dataset {
  public:
+  using MakeSample = std::function<Batch(std::int64_t index, SampleContext context)>;
+  SampleView(DatasetPtr first, std::int64_t size, MakeSample make_sample)
+      : first_(std::move(first)), size_(size), make_sample_(std::move(make_sample)) {}
+
+  std::int64_t size() const override { return size_; }
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
-               Batch& batch) const final {
+               Batch& batch) const override {
     SampleContext below = context;
     below.pin_memory = false;  // the batch is pinned, its samples are not
     std::vector<Batch> samples;
     samples.reserve(indices.size());
-    for (const std::int64_t index : indices) samples.push_back(sample(index, below));
+    for (const std::int64_t index : indices) samples.push_back(make_sample_(index, below));
     stack_samples(samples, indices, context, batch);
   }
+  void on_after_batch_transfer(Batch& batch) const override { first_->on_after_batch_transfer(batch); }
 
  private:
-  virtual Batch sample(std::int64_t index, SampleContext context) const = 0;
-};
-
-class Mapped final : public SampleView {
- public:
-  Mapped(DatasetPtr dataset, std::function<Batch(Batch, SampleRandom&)> change)
-      : dataset_(std::move(dataset)), change_(std::move(change)) {}
-
-  std::int64_t size() const override { return dataset_->size(); }
-  void on_after_batch_transfer(Batch& batch) const override { dataset_->on_after_batch_transfer(batch); }
-
- private:
-  Batch sample(std::int64_t index, SampleContext context) const override {
-    SampleRandom random(context.seed, context.epoch, index, context.layer);
-    context.layer += 1;
-    Batch sample = sample_of(*dataset_, index, context);
-    // It may be a view of the dataset, which a change in place must not reach.
-    for (at::Tensor& tensor : sample.tensors) tensor = tensor.clone();
-    sample.change_object_tensors([](at::Tensor& tensor) {
-      if (tensor.defined()) tensor = tensor.clone();
-    });
-    return change_(std::move(sample), random);
-  }
-
-  DatasetPtr dataset_;
-  std::function<Batch(Batch, SampleRandom&)> change_;
+  DatasetPtr first_;
+  std::int64_t size_;
+  MakeSample make_sample_;
 };
 
 class Subset final : public Dataset {
@@ -79,55 +62,36 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-class Concatenated final : public SampleView {
- public:
-  explicit Concatenated(std::vector<DatasetPtr> datasets) : datasets_(std::move(datasets)) {
-    if (datasets_.empty()) throw DataError("concat needs a dataset");
-    for (const DatasetPtr& dataset : datasets_) ends_.push_back(size() + dataset->size());
-  }
-
-  std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  void on_after_batch_transfer(Batch& batch) const override { datasets_[0]->on_after_batch_transfer(batch); }
-
- private:
-  Batch sample(std::int64_t index, SampleContext context) const override {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-    const auto part = static_cast<std::size_t>(end - ends_.begin());
-    return sample_of(*datasets_[part], index - (part == 0 ? 0 : ends_[part - 1]), context);
-  }
-
-  std::vector<DatasetPtr> datasets_;
-  std::vector<std::int64_t> ends_;  ///< of each dataset, in the samples of all
-};
-
-class Repeated final : public SampleView {
- public:
-  Repeated(DatasetPtr dataset, std::int64_t times) : dataset_(std::move(dataset)), times_(times) {
-    if (times < 1) throw DataError("a dataset cannot be repeated " + std::to_string(times) + " times");
-  }
-
-  std::int64_t size() const override { return dataset_->size() * times_; }
-  void on_after_batch_transfer(Batch& batch) const override { dataset_->on_after_batch_transfer(batch); }
-
- private:
-  Batch sample(std::int64_t index, SampleContext context) const override {
-    context.epoch = context.epoch * times_ + index / dataset_->size();
-    return sample_of(*dataset_, index % dataset_->size(), context);
-  }
-
-  DatasetPtr dataset_;
-  std::int64_t times_;
-};
-
 }  // namespace
 
 DatasetPtr map(DatasetPtr dataset, std::function<Batch(Batch sample, SampleRandom& random)> change) {
-  return std::make_shared<Mapped>(std::move(dataset), std::move(change));
+  const std::int64_t size = dataset->size();
+  const auto changed = [dataset, change = std::move(change)](std::int64_t index, SampleContext context) {
+    SampleRandom random(context.seed, context.epoch, index, context.layer);
+    context.layer += 1;
+    Batch sample = sample_of(*dataset, index, context);
+    // It may be a view of the dataset, which a change in place must not reach.
+    for (at::Tensor& tensor : sample.tensors) tensor = tensor.clone();
+    sample.change_object_tensors([](at::Tensor& tensor) {
+      if (tensor.defined()) tensor = tensor.clone();
+    });
+    return change(std::move(sample), random);
+  };
+  return std::make_shared<SampleView>(std::move(dataset), size, changed);
 }
 
 DatasetPtr concat(std::vector<DatasetPtr> datasets) {
+  if (datasets.empty()) throw DataError("concat needs a dataset");
   if (datasets.size() == 1) return std::move(datasets[0]);
-  return std::make_shared<Concatenated>(std::move(datasets));
+  std::vector<std::int64_t> ends;  // of each dataset, in the samples of all
+  for (const DatasetPtr& dataset : datasets)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + dataset->size());
+  const auto sample = [datasets, ends](std::int64_t index, const SampleContext& context) {
+    const auto end = std::upper_bound(ends.begin(), ends.end(), index);
+    const auto part = static_cast<std::size_t>(end - ends.begin());
+    return sample_of(*datasets[part], index - (part == 0 ? 0 : ends[part - 1]), context);
+  };
+  return std::make_shared<SampleView>(datasets[0], ends.back(), sample);
 }
 
 DatasetPtr subset(DatasetPtr dataset, std::vector<std::int64_t> indices) {
@@ -135,7 +99,13 @@ DatasetPtr subset(DatasetPtr dataset, std::vector<std::int64_t> indices) {
 }
 
 DatasetPtr repeat(DatasetPtr dataset, std::int64_t times) {
-  return std::make_shared<Repeated>(std::move(dataset), times);
+  if (times < 1) throw DataError("a dataset cannot be repeated " + std::to_string(times) + " times");
+  const std::int64_t once = dataset->size();
+  const auto sample = [dataset, times, once](std::int64_t index, SampleContext context) {
+    context.epoch = context.epoch * times + index / once;
+    return sample_of(*dataset, index % once, context);
+  };
+  return std::make_shared<SampleView>(std::move(dataset), once * times, sample);
 }
 
 std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, const std::vector<double>& shares,

@@ -4,11 +4,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <sstream>
+#include <string>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 
 namespace cxtrain {
 namespace {
@@ -49,16 +51,11 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
            tensor.size(0) == tensors_.front().size(0);
   }
   if (!fits) {
-    std::ostringstream found;
-    for (const at::Tensor& tensor : tensors_) {
-      found << ' ';
-      if (tensor.defined()) {
-        found << tensor.sizes() << " on " << tensor.device();
-      } else {
-        found << "undefined";
-      }
-    }
-    throw DataError("a TensorDataset needs CPU tensors with equal sizes of dimension 0; found" + found.str());
+    const auto described = [](const at::Tensor& tensor) {
+      return tensor.defined() ? c10::str(tensor.sizes(), " on ", tensor.device()) : "undefined";
+    };
+    throw DataError("a TensorDataset needs CPU tensors with equal sizes of dimension 0; found " +
+                    joined(tensors_, " ", described));
   }
   for (at::Tensor& tensor : tensors_) tensor = tensor.detach().contiguous();
   size_ = tensors_.front().size(0);

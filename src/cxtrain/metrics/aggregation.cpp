@@ -9,6 +9,11 @@
 #include <limits>
 
 namespace cxtrain {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 void MeanMetric::update(const at::Tensor& values) { update(values, at::ones_like(values)); }
 
@@ -33,22 +38,16 @@ void SumMetric::update(const at::Tensor& values) {
 
 void SumMetric::update(double value) { update(at::scalar_tensor(value, at::kDouble)); }
 
-MinMetric::MinMetric()
-    : least_(add_state("least", at::full({}, std::numeric_limits<double>::infinity(), at::kDouble),
-                       Reduce::min)) {}
+ExtremeMetric::ExtremeMetric(Reduce reduce)
+    : reduce_(reduce),
+      value_(add_state(reduce == Reduce::min ? "least" : "most",
+                       at::full({}, reduce == Reduce::min ? kInfinity : -kInfinity, at::kDouble), reduce)) {}
 
-void MinMetric::update(const at::Tensor& values) {
+void ExtremeMetric::update(const at::Tensor& values) {
   const Updating updating(*this);
-  if (values.numel() > 0) least_ = at::minimum(least_, here(values).to(at::kDouble).min());
-}
-
-MaxMetric::MaxMetric()
-    : most_(add_state("most", at::full({}, -std::numeric_limits<double>::infinity(), at::kDouble),
-                      Reduce::max)) {}
-
-void MaxMetric::update(const at::Tensor& values) {
-  const Updating updating(*this);
-  if (values.numel() > 0) most_ = at::maximum(most_, here(values).to(at::kDouble).max());
+  if (values.numel() == 0) return;
+  const at::Tensor found = here(values).to(at::kDouble);
+  value_ = reduce_ == Reduce::min ? at::minimum(value_, found.min()) : at::maximum(value_, found.max());
 }
 
 }  // namespace cxtrain

@@ -34,28 +34,31 @@ class SumMetric final : public Metric {
   at::Tensor& sum_ = add_state("sum", at::zeros({}, at::kDouble));
 };
 
-/// The least value; infinity without values.
-class MinMetric final : public Metric {
+/// The least or the greatest value.
+class ExtremeMetric : public Metric {
  public:
-  MinMetric();
   using Metric::update;
   void update(const at::Tensor& values);
-  at::Tensor compute() const override { return least_; }
+  at::Tensor compute() const override { return value_; }
+
+ protected:
+  explicit ExtremeMetric(Reduce reduce);
 
  private:
-  at::Tensor& least_;
+  const Reduce reduce_;  ///< min or max
+  at::Tensor& value_;
+};
+
+/// The least value; infinity without values.
+class MinMetric final : public ExtremeMetric {
+ public:
+  MinMetric() : ExtremeMetric(Reduce::min) {}
 };
 
 /// The greatest value; minus infinity without values.
-class MaxMetric final : public Metric {
+class MaxMetric final : public ExtremeMetric {
  public:
-  MaxMetric();
-  using Metric::update;
-  void update(const at::Tensor& values);
-  at::Tensor compute() const override { return most_; }
-
- private:
-  at::Tensor& most_;
+  MaxMetric() : ExtremeMetric(Reduce::max) {}
 };
 
 }  // namespace cxtrain

@@ -6,8 +6,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-
-#include <sstream>
+#include <c10/util/StringUtil.h>
 
 #include "cxtrain/base/error.h"
 
@@ -15,10 +14,9 @@ namespace cxtrain::class_inputs {
 namespace {
 
 [[noreturn]] void refuse_shapes(const char* metric, const at::Tensor& preds, const at::Tensor& target) {
-  std::ostringstream text;
-  text << metric << ": preds of shape " << preds.sizes() << " do not fit a target of shape "
-       << target.sizes();
-  throw TrainingError(text.str(), MessageCode::log_misuse);
+  throw TrainingError(
+      c10::str(metric, ": preds of shape ", preds.sizes(), " do not fit a target of shape ", target.sizes()),
+      MessageCode::log_misuse);
 }
 
 at::Tensor in_float(const at::Tensor& scores) {
@@ -31,9 +29,8 @@ at::Tensor any_outside(const at::Tensor& scores) { return scores.lt(0).logical_o
 
 at::Tensor rows_of(const char* metric, const at::Tensor& scores, std::int64_t classes) {
   if (scores.dim() < 2 || scores.size(1) != classes) {
-    std::ostringstream text;
-    text << metric << ": preds of shape " << scores.sizes() << ", and `classes` is " << classes;
-    throw TrainingError(text.str(), MessageCode::log_misuse);
+    throw TrainingError(c10::str(metric, ": preds of shape ", scores.sizes(), ", and `classes` is ", classes),
+                        MessageCode::log_misuse);
   }
   return scores.movedim(1, -1).reshape({-1, classes});
 }
@@ -58,9 +55,9 @@ void require_classes(const char* metric, const char* name, const at::Tensor& lab
       MessageCode::log_misuse);
 }
 
-Classes classes_of(const char* metric, const at::Tensor& preds, const at::Tensor& target,
-                   std::int64_t classes, std::int64_t top_k, std::int64_t ignore_index) {
-  Classes found{.predicted = {}, .target = target.reshape({-1}).to(at::kLong), .valid = {}};
+Labels classes_of(const char* metric, const at::Tensor& preds, const at::Tensor& target, std::int64_t classes,
+                  std::int64_t top_k, std::int64_t ignore_index) {
+  Labels found{.predicted = {}, .target = target.reshape({-1}).to(at::kLong), .valid = {}};
   found.valid = found.target.ne(ignore_index);
   if (preds.dim() == target.dim() + 1) {
     const at::Tensor scores = rows_of(metric, preds, classes);

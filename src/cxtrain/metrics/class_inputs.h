@@ -20,17 +20,14 @@ at::Tensor sigmoid_if_needed(const at::Tensor& scores);
 void require_classes(const char* metric, const char* name, const at::Tensor& labels, const at::Tensor& valid,
                      std::int64_t classes);
 
-/// Predicted and true classes [M], int64, and which of them count.
-struct Classes {
-  at::Tensor predicted, target, valid;
-};
-Classes classes_of(const char* metric, const at::Tensor& preds, const at::Tensor& target,
-                   std::int64_t classes, std::int64_t top_k, std::int64_t ignore_index);
-
-/// Predicted and true labels [M, L], bool, and which of them count. Binary tasks have one label.
+/// What was predicted and what is true, in one shape, and which of the elements count.
 struct Labels {
   at::Tensor predicted, target, valid;
 };
+/// Classes [M], int64.
+Labels classes_of(const char* metric, const at::Tensor& preds, const at::Tensor& target, std::int64_t classes,
+                  std::int64_t top_k, std::int64_t ignore_index);
+/// Labels [M, L], bool. Binary tasks have one label.
 Labels labels_of(const char* metric, const at::Tensor& preds, const at::Tensor& target, std::int64_t labels,
                  double threshold, std::int64_t ignore_index);
 

@@ -5,9 +5,9 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/reflection_pad2d.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/StringUtil.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/metrics/metric_args.h"
@@ -17,10 +17,9 @@ namespace {
 
 void require_pictures(const char* metric, const at::Tensor& preds, const at::Tensor& target, bool four) {
   if (preds.sizes() == target.sizes() && (!four || preds.dim() == 4)) return;
-  std::ostringstream text;
-  text << metric << ": preds of shape " << preds.sizes() << ", target of shape " << target.sizes()
-       << (four ? "; both have to be [N, C, H, W]" : "");
-  throw TrainingError(text.str(), MessageCode::log_misuse);
+  throw TrainingError(c10::str(metric, ": preds of shape ", preds.sizes(), ", target of shape ",
+                               target.sizes(), four ? "; both have to be [N, C, H, W]" : ""),
+                      MessageCode::log_misuse);
 }
 
 std::int64_t window_radius(double sigma) { return static_cast<std::int64_t>(3.5 * sigma + 0.5); }

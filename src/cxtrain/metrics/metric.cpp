@@ -3,9 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -35,12 +35,6 @@ void append_rows(at::Tensor& state, at::Tensor& memory, const at::Tensor& rows) 
   }
   memory.narrow(0, before, rows.size(0)).copy_(rows);
   state = memory.narrow(0, 0, count);
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
 }
 
 /// The shapes that a state of this initial value can have: rows come and go.
@@ -237,8 +231,8 @@ void Metric::load(const StateDict& state) {
     const auto read = [&](const char* part) {
       const at::Tensor& saved = section.tensor(part);
       if (!fits(own, saved) || section.integer("reduce") != static_cast<int>(own.reduce)) {
-        throw StateError("the saved state `" + own.name + "` of metric " + name_ + " is a " +
-                             shape_of(saved) + ", and the model's a " + shape_of(own.initial),
+        throw StateError(c10::str("the saved state `", own.name, "` of metric ", name_, " is a ",
+                                  saved.sizes(), ", and the model's a ", own.initial.sizes()),
                          MessageCode::model_mismatch);
       }
       return saved.to(device_).clone();

@@ -1,10 +1,10 @@
 #include "cxtrain/metrics/metric_store.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
@@ -182,10 +182,8 @@ void MetricStore::begin_metric(Entry& entry, const Metric& metric) {
   }
   const at::Tensor value = metric.value();
   if (value.numel() != 1) {
-    std::ostringstream shape;
-    shape << value.sizes();
-    throw TrainingError(call + ": metric " + metric.name() + " is not one number but of shape " +
-                            shape.str() + "; read its compute() in the hook at the end of the epoch",
+    throw TrainingError(c10::str(call, ": metric ", metric.name(), " is not one number but of shape ",
+                                 value.sizes(), "; read its compute() in the hook at the end of the epoch"),
                         MessageCode::log_misuse);
   }
   entry.metric = metric.name();
@@ -291,15 +289,19 @@ void MetricStore::clear() {
   scope_ = {};
 }
 
+template <class Visit>
+void MetricStore::visit_latest(Visit&& visit) const {
+  for (const Entry& metric : entries_) {
+    if (metric.on_step && metric.stepped) visit(metric, metric.step_name(), metric.step_at, false);
+    if (metric.on_epoch && metric.reduced) visit(metric, metric.epoch_name(), metric.epoch_at, true);
+  }
+}
+
 MetricStore::Latest MetricStore::latest(std::string_view name) const {
   Latest found;
-  for (const Entry& metric : entries_) {
-    const auto offer = [&](std::uint64_t at, bool of_epoch, const std::string& own_name) {
-      if (at > found.at && (name == own_name || name == metric.name)) found = {&metric, of_epoch, at};
-    };
-    if (metric.on_step && metric.stepped) offer(metric.step_at, false, metric.step_name());
-    if (metric.on_epoch && metric.reduced) offer(metric.epoch_at, true, metric.epoch_name());
-  }
+  visit_latest([&](const Entry& metric, const std::string& own_name, std::uint64_t at, bool of_epoch) {
+    if (at > found.at && (name == own_name || name == metric.name)) found = {&metric, of_epoch, at};
+  });
   return found;
 }
 
@@ -318,14 +320,6 @@ std::optional<double> MetricStore::last_of_all_ranks(std::string_view name, Worl
   world.sum(sums);
   if (sums[1] == 0) return std::nullopt;
   return sums[0] / sums[1];
-}
-
-template <class Visit>
-void MetricStore::visit_latest(Visit&& visit) const {
-  for (const Entry& metric : entries_) {
-    if (metric.on_step && metric.stepped) visit(metric, metric.step_name(), metric.step_at, false);
-    if (metric.on_epoch && metric.reduced) visit(metric, metric.epoch_name(), metric.epoch_at, true);
-  }
 }
 
 std::vector<MetricStore::BarValue> MetricStore::bar_values() const {

@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "cxtrain/base/error.h"
@@ -15,29 +17,24 @@ std::atomic<int> autocast_threads = 0;
 }  // namespace
 
 PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level) {
-  PrecisionPolicy policy;
-  policy.name = name;
-  if (name == "32-true") return policy;
-  if (name == "64-true") {
-    policy.module_dtype = at::kDouble;
-  } else if (name == "bf16-true") {
-    policy.module_dtype = at::kBFloat16;
-  } else if (name == "16-true") {
-    policy.module_dtype = at::kHalf;
-  } else if (name == "bf16-mixed") {
-    policy.autocast_dtype = at::kBFloat16;
-  } else if (name == "16-mixed") {
-    policy.autocast_dtype = at::kHalf;
-    policy.scale_gradients = true;
-    if (amp_level == "O2") {
-      policy.module_dtype = at::kHalf;
-      policy.batch_norm_in_float32 = true;
-      policy.master_weights = true;
-    }
-  } else {
+  static const std::array kKnown{
+      PrecisionPolicy{.name = "32-true"},
+      PrecisionPolicy{.name = "64-true", .module_dtype = at::kDouble},
+      PrecisionPolicy{.name = "bf16-true", .module_dtype = at::kBFloat16},
+      PrecisionPolicy{.name = "16-true", .module_dtype = at::kHalf},
+      PrecisionPolicy{.name = "bf16-mixed", .autocast_dtype = at::kBFloat16},
+      PrecisionPolicy{.name = "16-mixed", .autocast_dtype = at::kHalf, .scale_gradients = true}};
+  const auto found = std::ranges::find(kKnown, name, &PrecisionPolicy::name);
+  if (found == kKnown.end()) {
     throw ConfigError("trainer.precision", "`" + std::string(name) + "` is not a precision",
                       "32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true",
                       MessageCode::unknown_name);
+  }
+  PrecisionPolicy policy = *found;
+  if (name == "16-mixed" && amp_level == "O2") {
+    policy.module_dtype = at::kHalf;
+    policy.batch_norm_in_float32 = true;
+    policy.master_weights = true;
   }
   return policy;
 }

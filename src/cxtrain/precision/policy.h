@@ -12,11 +12,12 @@ namespace cxtrain {
 /// The effect of a precision on model, forward pass and gradients.
 struct PrecisionPolicy {
   std::string name;
-  std::optional<at::ScalarType> module_dtype;    ///< parameters, buffers and floating-point inputs (`*-true`)
-  std::optional<at::ScalarType> autocast_dtype;  ///< matrix products of the forward pass (`*-mixed`)
-  bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
-  bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all layers except batch norm
-  bool master_weights = false;                   ///< the optimizer updates float32 copies (ParameterStore)
+  /// Parameters, buffers and floating-point inputs (`*-true`).
+  std::optional<at::ScalarType> module_dtype = {};
+  std::optional<at::ScalarType> autocast_dtype = {};  ///< matrix products of the forward pass (`*-mixed`)
+  bool scale_gradients = false;                       ///< float16 gradients underflow without a loss scale
+  bool batch_norm_in_float32 = false;                 ///< `module_dtype` is for all layers except batch norm
+  bool master_weights = false;  ///< the optimizer updates float32 copies (ParameterStore)
 
   /// Returns whether the optimizer updates a float32 copy of a parameter of this dtype.
   bool has_master(at::ScalarType dtype) const {

@@ -3,11 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,9 +33,8 @@ struct RowsOfRank {
 
 /// The rows of each rank. Throws if the ranks' tensors cannot be joined.
 std::vector<std::int64_t> rows_of_ranks(const at::Tensor& own, World& world) {
-  std::ostringstream row;
-  row << own.sizes().slice(1) << " of " << own.scalar_type();
-  const std::vector<RowsOfRank> ranks = gather_values(world, RowsOfRank{own.size(0), row.str()});
+  const std::string row = c10::str(own.sizes().slice(1), " of ", own.scalar_type());
+  const std::vector<RowsOfRank> ranks = gather_values(world, RowsOfRank{own.size(0), row});
   std::vector<std::int64_t> rows;
   for (const RowsOfRank& rank : ranks) {
     if (rank.row != ranks[0].row) {

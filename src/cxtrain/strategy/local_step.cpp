@@ -1,7 +1,10 @@
 #include "cxtrain/strategy/local_step.h"
 
+#include <c10/util/ScopeExit.h>
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
-#include <sstream>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -16,14 +19,9 @@ namespace cxtrain {
 
 void require_trainable_loss(const at::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1) {
-    std::ostringstream found;
-    if (loss.defined()) {
-      found << "a tensor of shape " << loss.sizes();
-    } else {
-      found << "no tensor";
-    }
+    const std::string found = loss.defined() ? c10::str("a tensor of shape ", loss.sizes()) : "no tensor";
     throw TrainingError(
-        "training_step must return the loss as one number, got " + found.str() + "; reduce it with .mean()",
+        "training_step must return the loss as one number, got " + found + "; reduce it with .mean()",
         MessageCode::bad_loss);
   }
   if (!loss.requires_grad()) {
@@ -93,13 +91,8 @@ void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   const FreshStates unseen(module.all_metrics());
   MetricSink* const sink = module.redirect_log(nullptr);
-  try {
-    module.training_step(batch, batch_idx);
-  } catch (...) {
-    module.redirect_log(sink);
-    throw;
-  }
-  module.redirect_log(sink);
+  const auto back = c10::make_scope_exit([&] { module.redirect_log(sink); });
+  module.training_step(batch, batch_idx);
 }
 
 void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,

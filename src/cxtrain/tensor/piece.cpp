@@ -2,11 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/StringUtil.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <string_view>
 
 #include "cxtrain/base/align.h"
@@ -20,10 +20,8 @@ std::vector<std::int64_t> shape_list(const at::Tensor& tensor) { return tensor.s
 
 void require_same_whole(const Piece& source, const Piece& target) {
   if (source.shape == target.shape) return;
-  std::ostringstream text;
-  text << target.name << " has the shape " << at::IntArrayRef(target.shape) << ", and in the saved state "
-       << at::IntArrayRef(source.shape);
-  throw StateError(text.str());
+  throw StateError(c10::str(target.name, " has the shape ", at::IntArrayRef(target.shape),
+                            ", and in the saved state ", at::IntArrayRef(source.shape)));
 }
 
 /// Elements `range` of the whole, flat; `values`: of the piece, contiguous.
@@ -64,9 +62,7 @@ void copy_overlap(const Piece& source, const Piece& target) {
 }  // namespace
 
 std::string describe(const NamedTensor& named) {
-  std::ostringstream text;
-  text << named.name << ": " << c10::toString(named.tensor.scalar_type()) << " " << named.tensor.sizes();
-  return text.str();
+  return c10::str(named.name, ": ", c10::toString(named.tensor.scalar_type()), " ", named.tensor.sizes());
 }
 
 std::optional<Difference> first_difference(std::span<const std::string> first,

@@ -1,10 +1,9 @@
 #include "cxtrain/trainer/batch_norms.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <torch/nn/modules/batchnorm.h>
-
-#include <algorithm>
 
 namespace cxtrain {
 
@@ -15,13 +14,8 @@ void BatchNormLayer::reset_statistics() const {
   }
 }
 
-at::Tensor BatchNormLayer::running_mean() const {
-  const at::Tensor* found = module->named_buffers(/*recurse=*/false).find("running_mean");
-  return found != nullptr ? *found : at::Tensor();
-}
-
-at::Tensor BatchNormLayer::running_var() const {
-  const at::Tensor* found = module->named_buffers(/*recurse=*/false).find("running_var");
+at::Tensor BatchNormLayer::running(const char* name) const {
+  const at::Tensor* found = module->named_buffers(/*recurse=*/false).find(name);
   return found != nullptr ? *found : at::Tensor();
 }
 
@@ -44,40 +38,29 @@ void pool_statistics(const std::vector<BatchNormLayer>& layers, double samples, 
   if (world.size() == 1) return;
   const at::NoGradGuard no_grad;
   // Sums over ranks, per channel, of samples times the mean, and times the variance and the squared mean.
-  std::vector<double> sums{samples};
-  const auto each = [](const at::Tensor& tensor, auto&& visit) {
-    if (!tensor.defined()) return;
-    const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();
-    const double* begin = values.const_data_ptr<double>();
-    std::for_each(begin, begin + values.numel(), visit);
-  };
+  std::vector<at::Tensor> parts{at::full({1}, samples, at::kDouble)};
   for (const BatchNormLayer& layer : layers) {
-    std::vector<double> means;
-    each(layer.running_mean(), [&](double mean) {
-      means.push_back(mean);
-      sums.push_back(samples * mean);
-    });
-    std::size_t channel = 0;
-    each(layer.running_var(), [&](double variance) {
-      const double mean = means[channel++];
-      sums.push_back(samples * (variance + mean * mean));
-    });
+    if (!layer.running("running_mean").defined()) continue;
+    const at::Tensor mean = layer.running("running_mean").to(at::kCPU, at::kDouble),
+                     variance = layer.running("running_var").to(at::kCPU, at::kDouble);
+    parts.push_back(mean.mul(samples));
+    parts.push_back(variance.add(mean.square()).mul(samples));
   }
-  world.sum(sums);
-  if (sums[0] == 0) return;
-  const double* next = sums.data() + 1;
+  const at::Tensor sums = at::cat(parts);
+  world.sum({sums.mutable_data_ptr<double>(), static_cast<std::size_t>(sums.numel())});
+  const auto samples_of_all = sums[0].item<double>();
+  if (samples_of_all == 0) return;
+  const at::Tensor means = sums.div(samples_of_all);
+  std::int64_t next = 1;
   for (const BatchNormLayer& layer : layers) {
-    const at::Tensor mean = layer.running_mean(), variance = layer.running_var();
+    const at::Tensor mean = layer.running("running_mean"), variance = layer.running("running_var");
     if (!mean.defined()) continue;
     const std::int64_t channels = mean.numel();
-    std::vector<double> means(next, next + channels), variances(next + channels, next + 2 * channels);
+    const at::Tensor pooled = means.narrow(0, next, channels),
+                     squares = means.narrow(0, next + channels, channels);
     next += 2 * channels;
-    for (std::size_t i = 0; i < means.size(); ++i) {
-      means[i] /= sums[0];
-      variances[i] = std::max(0.0, variances[i] / sums[0] - means[i] * means[i]);
-    }
-    mean.copy_(at::tensor(means, at::kDouble).view_as(mean));
-    variance.copy_(at::tensor(variances, at::kDouble).view_as(variance));
+    mean.copy_(pooled);
+    variance.copy_(squares.sub(pooled.square()).clamp_min(0));
   }
 }
 

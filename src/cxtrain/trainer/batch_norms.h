@@ -16,9 +16,8 @@ struct BatchNormLayer {
 
   /// Statistics as of a new layer.
   void reset_statistics() const;
-  /// Undefined where it keeps none.
-  at::Tensor running_mean() const;
-  at::Tensor running_var() const;
+  /// "running_mean" or "running_var"; undefined where it keeps none.
+  at::Tensor running(const char* name) const;
 };
 
 /// Those of `model`, which keeps them alive: itself, and everything below it.

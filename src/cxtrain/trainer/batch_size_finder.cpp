@@ -14,42 +14,17 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/device/resources.h"
+#include "cxtrain/strategy/step.h"
 #include "cxtrain/trainer/model_snapshot.h"
 #include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 namespace {
 
-/// The batches of a loader as micro-batches of a step that never ends: gradients stay on this rank, and no
-/// hook runs.
-class Trial final : public StepPlan, private StepObserver {
- public:
-  Trial(TrainContext& context, Optimization& optimization, DataLoader& loader)
-      : context_(context), optimization_(optimization), loader_(loader) {}
-
-  std::int64_t size() const override { return loader_.num_batches(); }
-  const Batch& batch(std::int64_t /*i*/) override {
-    throw std::logic_error("strategies that read ahead have no trials");
-  }
-  const MicroStep* next() override {
-    if (!context_.batches.next(loader_, batch_)) return nullptr;
-    micro_.emplace(MicroStep{
-        .batch = batch_, .batch_idx = loader_.batch_idx(), .first = true, .last = false, .observer = *this});
-    optimization_.begin(*micro_, /*uneven=*/false);
-    return &*micro_;
-  }
-  void end(StepOutput) override { optimization_.end(); }
-
- private:
+struct NoHooks final : StepObserver {
   void before_zero_grad() override {}
   void before_backward(const at::Tensor&) override {}
   void after_backward() override {}
-
-  TrainContext& context_;
-  Optimization& optimization_;
-  DataLoader& loader_;
-  Batch batch_;
-  std::optional<MicroStep> micro_;
 };
 
 void give_back_device_memory(at::Device device) {
@@ -79,8 +54,19 @@ class Trials {
     try {
       const std::unique_ptr<DataLoader> loader = RunLoaders(context_).training(loaders_, batch_size);
       loader->start_epoch(0, 0, steps_);
-      Trial trial(context_, optimization_, *loader);
-      context_.parts.strategy.step(trial);
+      NoHooks hooks;
+      for (Batch batch; context_.batches.next(*loader, batch);) {
+        // Not the last of a step: gradients stay on this rank.
+        const MicroStep micro{.batch = batch,
+                              .batch_idx = loader->batch_idx(),
+                              .first = true,
+                              .last = false,
+                              .observer = hooks};
+        optimization_.begin(micro, /*uneven=*/false);
+        OneMicroStep plan(micro);
+        context_.parts.strategy.step(plan);
+        optimization_.end();
+      }
       return true;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;

@@ -5,16 +5,17 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <charconv>
 #include <exception>
 #include <mutex>
-#include <ostream>
 #include <sstream>
 #include <system_error>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/host_bytes.h"
 
@@ -54,24 +55,18 @@ Batch read_samples(const Dataset& dataset, std::int64_t begin, std::int64_t end)
   return batch;
 }
 
-void describe(std::ostream& text, const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    text << "nothing";
-    return;
-  }
-  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes().slice(tensor.dim() > 0 ? 1 : 0);
+/// "Float [64]": without the dimension that counts samples.
+std::string describe_samples(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "nothing";
+  return c10::str(c10::toString(tensor.scalar_type()), ' ', tensor.sizes().slice(tensor.dim() > 0 ? 1 : 0));
 }
 
-/// "Float [64], Long []": without the dimension that counts samples; then the classes of objects.
+/// "Float [64], Long []": the tensors, then the classes of objects.
 std::string describe_content(const Batch& batch) {
-  std::ostringstream text;
-  for (const at::Tensor& tensor : batch.tensors) {
-    if (&tensor != batch.tensors.data()) text << ", ";
-    describe(text, tensor);
-  }
+  std::string text = joined(batch.tensors, ", ", describe_samples);
   for (const Batch::Object& object : batch.objects)
-    text << (text.tellp() > 0 ? ", " : "") << class_of(*object.value);
-  return text.str();
+    text += (text.empty() ? "" : ", ") + class_of(*object.value);
+  return text;
 }
 
 void add(Checksum& checksum, const at::Tensor& tensor) {
@@ -82,9 +77,7 @@ void add(Checksum& checksum, Batch batch) {
   checksum.add(describe_content(batch));  // the padding of a batch of sequences counts, too
   for (const at::Tensor& tensor : batch.tensors) add(checksum, tensor);
   batch.change_object_tensors([&checksum](at::Tensor& tensor) {
-    std::ostringstream text;
-    describe(text, tensor);
-    checksum.add(text.str());
+    checksum.add(describe_samples(tensor));
     add(checksum, tensor);
   });
 }

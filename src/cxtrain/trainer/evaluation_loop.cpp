@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <type_traits>
@@ -72,8 +73,7 @@ class SignalPolls {
 using StageHook = std::remove_const_t<decltype(hooks::on_test_start)>;
 using BatchHook = std::remove_const_t<decltype(hooks::on_test_batch_start)>;
 
-/// The rule for what the step of a stage logs, and the hooks of the stage except the one at a batch's end:
-/// `EvaluationLoop::end_batch`.
+/// The rule for what the step of a stage logs, and the hooks of the stage except the one at a batch's end.
 struct StageHooks {
   const LogRule& step;
   const StageHook &start, &epoch_start;
@@ -89,22 +89,23 @@ constexpr StageHooks kPrediction{hooks::kPredictStep,           hooks::on_predic
                                  hooks::on_predict_epoch_start, hooks::on_predict_batch_start,
                                  hooks::on_predict_epoch_end,   hooks::on_predict_end};
 
-/// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. A subclass runs the step.
+/// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. `step` runs the step of a batch;
+/// `end_batch` calls the hook after it, on ranks with samples.
 class EvaluationLoop {
  public:
+  using OnBatch = std::function<void(const Batch& batch, std::int64_t batch_idx)>;
   EvaluationLoop(TrainContext& context, const StageHooks& hooks,
-                 std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches)
-      : context_(context), hooks_(hooks), loaders_(loaders), batches_(batches) {}
-  virtual ~EvaluationLoop() = default;
+                 std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches,
+                 OnBatch step, OnBatch end_batch)
+      : context_(context),
+        hooks_(hooks),
+        loaders_(loaders),
+        batches_(batches),
+        step_(std::move(step)),
+        end_batch_(std::move(end_batch)) {}
 
   /// Returns the logged metrics; null if the model does not define the step.
   std::optional<MetricStore::Values> run(bool saves_state);
-
- protected:
-  virtual void step(const Batch& batch, std::int64_t batch_idx) = 0;
-  virtual void end_batch(const Batch& batch, std::int64_t batch_idx) = 0;
-
-  TrainContext& context_;
 
  private:
   /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
@@ -114,9 +115,11 @@ class EvaluationLoop {
   /// Adds what was logged since the last call to `values`, reduced over the ranks.
   void reduce_epoch(MetricStore::Values& values);
 
+  TrainContext& context_;
   const StageHooks& hooks_;
   std::span<const std::unique_ptr<DataLoader>> loaders_;
   std::span<const std::int64_t> batches_;
+  OnBatch step_, end_batch_;
 };
 
 std::optional<MetricStore::Values> EvaluationLoop::run(bool saves_state) {
@@ -164,11 +167,11 @@ bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, Signal
     const LogScope scope(context_.metrics, hooks_.step, batch.size);
     if (has_samples) context_.hooks.call(hooks_.batch_start, batch, batch_idx);
     try {
-      step(batch, batch_idx);
+      step_(batch, batch_idx);
     } catch (const StepNotDefined&) {
       return false;
     }
-    if (has_samples) end_batch(batch, batch_idx);
+    if (has_samples) end_batch_(batch, batch_idx);
   }
   context_.progress.batch_idx = before + batch_idx;
   return true;
@@ -180,73 +183,51 @@ void EvaluationLoop::reduce_epoch(MetricStore::Values& values) {
   values.insert(values.end(), own.begin(), own.end());
 }
 
-class Evaluating final : public EvaluationLoop {
- public:
-  Evaluating(EvaluationStage stage, TrainContext& context,
-             std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches)
-      : EvaluationLoop(context, stage == EvaluationStage::validate ? kValidation : kTest, loaders, batches),
-        stage_(stage) {}
-
- private:
-  void step(const Batch& batch, std::int64_t batch_idx) override {
-    context_.parts.strategy.evaluation_step(stage_, batch, batch_idx);
-  }
-  void end_batch(const Batch& batch, std::int64_t batch_idx) override {
-    const bool validates = stage_ == EvaluationStage::validate;
-    context_.hooks.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch,
-                        batch_idx);
-  }
-
-  EvaluationStage stage_;
-};
-
-class Predicting final : public EvaluationLoop {
- public:
-  Predicting(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
-             std::span<const std::int64_t> batches)
-      : EvaluationLoop(context, kPrediction, loaders, batches), predictions(loaders.size()) {}
-
-  std::vector<Predictions> predictions;  ///< of each loader
-
- private:
-  void step(const Batch& batch, std::int64_t batch_idx) override {
-    output_ = context_.parts.strategy.predict_step(batch, batch_idx);
-    if (batch.size == 0 || !output_.defined()) return;
-    Predictions& own = predictions[static_cast<std::size_t>(context_.progress.dataloader_idx)];
-    own.outputs.push_back(output_.cpu());
-    own.indices.insert(own.indices.end(), batch.indices.begin(), batch.indices.end());
-  }
-  void end_batch(const Batch& batch, std::int64_t batch_idx) override {
-    // Undefined: another rank that reads these samples has the output, and runs the hook.
-    if (!output_.defined()) return;
-    context_.hooks.call(hooks::on_predict_batch_end, std::exchange(output_, {}), batch, batch_idx);
-  }
-
-  at::Tensor output_;  ///< of the last step
-};
-
 }  // namespace
 
 std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage,
                                             std::span<const std::unique_ptr<DataLoader>> loaders,
                                             std::span<const std::int64_t> batches, bool saves_state) {
-  return Evaluating(stage, context, loaders, batches).run(saves_state);
+  const bool validates = stage == EvaluationStage::validate;
+  const auto step = [&](const Batch& batch, std::int64_t batch_idx) {
+    context.parts.strategy.evaluation_step(stage, batch, batch_idx);
+  };
+  const auto end_batch = [&](const Batch& batch, std::int64_t batch_idx) {
+    context.hooks.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch,
+                       batch_idx);
+  };
+  return EvaluationLoop(context, validates ? kValidation : kTest, loaders, batches, step, end_batch)
+      .run(saves_state);
 }
 
 std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
                                  std::span<const std::int64_t> batches) {
-  Predicting loop(context, loaders, batches);
+  std::vector<Predictions> predictions(loaders.size());
+  at::Tensor output;  // of the last step
+  const auto step = [&](const Batch& batch, std::int64_t batch_idx) {
+    output = context.parts.strategy.predict_step(batch, batch_idx);
+    if (batch.size == 0 || !output.defined()) return;
+    Predictions& own = predictions[static_cast<std::size_t>(context.progress.dataloader_idx)];
+    own.outputs.push_back(output.cpu());
+    own.indices.insert(own.indices.end(), batch.indices.begin(), batch.indices.end());
+  };
+  const auto end_batch = [&](const Batch& batch, std::int64_t batch_idx) {
+    // Undefined: another rank that reads these samples has the output, and runs the hook.
+    if (!output.defined()) return;
+    context.hooks.call(hooks::on_predict_batch_end, std::exchange(output, {}), batch, batch_idx);
+  };
+  EvaluationLoop loop(context, kPrediction, loaders, batches, step, end_batch);
   const bool defined = loop.run(/*saves_state=*/false).has_value();
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
   const bool has_batches =
       std::any_of(batches.begin(), batches.end(), [](std::int64_t count) { return count > 0; });
-  const bool has_outputs = std::any_of(loop.predictions.begin(), loop.predictions.end(),
+  const bool has_outputs = std::any_of(predictions.begin(), predictions.end(),
                                        [](const Predictions& each) { return !each.outputs.empty(); });
   if (has_batches && !context.parts.world.any_rank(has_outputs) && context.parts.world.is_root())
     log_warning("predict_step returned no tensor for any batch: the files of predictions have no samples");
-  return std::move(loop.predictions);
+  return predictions;
 }
 
 }  // namespace cxtrain

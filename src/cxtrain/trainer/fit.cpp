@@ -53,7 +53,7 @@ void warn_of_untrained(const Module& module, const Optimization& optimization) {
 
 }  // namespace
 
-Fit::Fit(Session& session, Module& module, DataModule& data, std::optional<ResumePoint> from)
+Fit::Fit(Session& session, Module& module, DataModule& data, std::optional<LoadedCheckpoint> from)
     : session_(session), context_(session.context()), module_(module), data_(data), from_(std::move(from)) {}
 
 void Fit::run() {
@@ -100,7 +100,7 @@ void Fit::open_data() {
   run_agreed(world, [this] { require_automatic_optimization(); });
   fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
   if (from_ && !loaders_->train().is_stream())
-    require_data_of_checkpoint(world, from_->data, fingerprint_, loaders_->train().dataset());
+    require_data_of_checkpoint(world, from_->chosen.manifest.data, fingerprint_, loaders_->train().dataset());
 }
 
 /// In a manual optimization a rank without samples follows rank 0, whose stream may end first.
@@ -130,15 +130,16 @@ void Fit::open_checkpoints() {
   checkpoints_.emplace(context_, data_, *loaders_, *optimization_, session_.config_text(), fingerprint_);
   if (!from_) return;
   complete_state();
-  checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
+  checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->chosen.log_dir});
 }
 
 /// As many ranks may have divided the parameters in another way: under another strategy, or on other nodes.
 void Fit::complete_state() {
   World& world = context_.parts.world;
-  if (!from_->checkpoint || !world.any_rank(!covers(from_->state, optimization_->pieces()))) return;
+  const ChosenCheckpoint& chosen = from_->chosen;
+  if (chosen.path.empty() || !world.any_rank(!covers(from_->state, optimization_->pieces()))) return;
   run_agreed(world, [&] {
-    CheckpointReader reader(context_.parts.files, from_->checkpoint->path, from_->checkpoint->manifest);
+    CheckpointReader reader(context_.parts.files, chosen.path, chosen.manifest);
     add_pieces_of_other_ranks(from_->state, reader, world);
   });
 }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/data_module.h"
@@ -108,8 +109,8 @@ void require_same_data(World& world, const std::string& own) {
     constexpr std::size_t kLongest = 40;
     if (list.size() < kLongest) list += (list.empty() ? "rank " : ", ") + std::to_string(rank);
   }
-  std::string text;
-  for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
+  const std::string text =
+      joined(ranks_of, "; ", [](const auto& each) { return each.second + " has " + each.first; });
   throw AgreedError(
       ExitCode::refused, MessageCode::different_options,
       to_line({"data", "the ranks found different data, and would wait for each other: " + text,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
@@ -79,8 +80,7 @@ std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& opti
     if (lr) setups[0].setup = with_learning_rate(std::move(setups[0].setup), *lr);
   } else if (const bool schedule = !options.lr_scheduler.name.empty() || !options.lr_scheduler.args.empty();
              schedule || !options.optimizer.name.empty() || !options.optimizer.args.empty()) {
-    std::string names;
-    for (const NamedOptimizer& entry : setups) names += (names.empty() ? "" : ", ") + entry.name;
+    const std::string names = joined(setups, ", ", [](const NamedOptimizer& entry) { return entry.name; });
     problems.push_back({schedule ? "lr_scheduler" : "optimizer",
                         "changes the only optimizer of a model, and this model has several: " + names,
                         "give their arguments to the model", MessageCode::conflicting_options});

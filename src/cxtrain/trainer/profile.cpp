@@ -1,19 +1,18 @@
 #include "cxtrain/trainer/profile.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text_table.h"
 #include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kProfileColumns = 6;
-using ProfileRow = std::array<std::string, kProfileColumns>;
+using ProfileRow = std::vector<std::string>;
 
 /// The value that `share` of the values do not exceed.
 double quantile(std::vector<double>& values, double share) {
@@ -57,22 +56,6 @@ std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
 ProfileRow row_of(std::string name, const StepTimes& times, double share, const Unit& unit) {
   return {std::move(name),      unit.text(times.mean), unit.text(times.median),
           unit.text(times.p95), percent(share),        ""};
-}
-
-/// The first and the last column begin at their left edge; the others, which are numbers, end at their right.
-std::string aligned(const std::vector<ProfileRow>& rows) {
-  std::array<std::size_t, kProfileColumns> widths{};
-  for (const ProfileRow& row : rows) {
-    for (std::size_t i = 0; i < kProfileColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const ProfileRow& row : rows) {
-    std::string line = "  " + row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (std::size_t i = 1; i + 1 < kProfileColumns; ++i)
-      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
-    text += line + (row.back().empty() ? "" : "  " + row.back()) + "\n";
-  }
-  return text;
 }
 
 }  // namespace
@@ -156,7 +139,9 @@ std::string to_table(const Profile& profile, bool on_device) {
                            unit.text(phase.slowest_mean);
   }
   rows.push_back(row_of("step", profile.step, 1, unit));
-  std::string text = title + aligned(rows);
+  // The first and the last column are texts, the others are numbers.
+  const auto is_number = [&](std::size_t column) { return column > 0 && column + 1 < rows[0].size(); };
+  std::string text = title + aligned(rows, is_number, "  ");
   for (const RankProfile& rank : profile.ranks) {
     if (!rank.has_a_gap()) continue;
     text += "  " + percent(rank.uncounted / rank.seconds) + " of the time of rank " +

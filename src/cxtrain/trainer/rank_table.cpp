@@ -1,20 +1,16 @@
 #include "cxtrain/trainer/rank_table.h"
 
-#include <algorithm>
-#include <array>
 #include <vector>
 
 #include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text_table.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/numa.h"
 
 namespace cxtrain {
 namespace {
-
-constexpr std::size_t kColumns = 6;
-using Row = std::array<std::string, kColumns>;
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
 
@@ -35,7 +31,7 @@ RankPlace own_place(const WorldFacts& facts, const RankPlan& rank) {
 }  // namespace
 
 std::string rank_table(std::span<const RankPlace> places) {
-  std::vector<Row> rows{{"rank", "host", "cores", "NUMA", "GPU", "UUID"}};
+  std::vector<std::vector<std::string>> rows{{"rank", "host", "cores", "NUMA", "GPU", "UUID"}};
   for (std::size_t i = 0; i < places.size();) {
     const RankPlace& first = places[i];
     std::size_t last = i;
@@ -47,17 +43,8 @@ std::string rank_table(std::span<const RankPlace> places) {
     rows.push_back({ranks, first.host, first.cores, first.numa, first.gpus, first.uuids});
     i = last + 1;
   }
-  std::array<std::size_t, kColumns> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t column = 0; column < kColumns; ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  }
-  std::string table;
-  for (const Row& row : rows) {
-    for (std::size_t column = 0; column + 1 < kColumns; ++column)
-      table += row[column] + std::string(widths[column] + 2 - row[column].size(), ' ');
-    table += row.back() + (&row == &rows.back() ? "" : "\n");
-  }
+  std::string table = aligned(rows, [](std::size_t) { return false; });
+  table.pop_back();
   return table;
 }
 

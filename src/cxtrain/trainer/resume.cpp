@@ -1,9 +1,10 @@
 #include "cxtrain/trainer/resume.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
@@ -230,11 +231,9 @@ void require_same_model(const CheckpointReader& checkpoint, const Trainable& mod
   for (const NamedTensor& named : all_tensors(model)) {
     const auto found = saved.find(named.name);
     if (found == saved.end()) refuse("it lacks " + describe(named));
-    if (at::IntArrayRef(found->second->shape) != named.tensor.sizes()) {
-      std::ostringstream shape;
-      shape << at::IntArrayRef(found->second->shape);
-      refuse("this one has " + describe(named) + ", and the saved one has the shape " + shape.str());
-    }
+    const at::IntArrayRef shape(found->second->shape);
+    if (shape != named.tensor.sizes())
+      refuse(c10::str("this one has ", describe(named), ", and the saved one has the shape ", shape));
     saved.erase(found);
   }
   if (!saved.empty()) refuse("this one has no " + saved.begin()->first);

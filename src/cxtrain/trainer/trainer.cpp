@@ -16,6 +16,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/built_in.h"
+#include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/cluster/end_job.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
@@ -309,22 +310,20 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   Options options = options_;
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
   // The options name the checkpoint of the first fit. Another fit begins with the model as it is.
-  std::optional<LoadedCheckpoint> from;
-  if (!state_->fitted || !args.ckpt_path.empty())
-    from = load_checkpoint(world_, files(), options, trainable(module), own_run());
-  if (!from) return run_fit(module, data, std::nullopt);
-  const ChosenCheckpoint& chosen = from->chosen;
-  return run_fit(
-      module, data,
-      ResumePoint{std::move(from->state), chosen.log_dir, chosen.in_place, chosen.manifest.data, chosen});
+  if (state_->fitted && args.ckpt_path.empty()) return run_fit(module, data, std::nullopt);
+  return run_fit(module, data, load_checkpoint(world_, files(), options, trainable(module), own_run()));
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {
-  return run_fit(module, data, ResumePoint{from.state, from.log_dir, from.in_place, from.data});
+  Manifest manifest;
+  manifest.data = from.data;
+  return run_fit(module, data,
+                 LoadedCheckpoint{{"", std::move(manifest), from.log_dir, from.in_place}, from.state});
 }
 
-RunSummary Trainer::run_fit(Module& module, DataModule& data, std::optional<ResumePoint> from) {
-  const Call call{Stage::fit, module, data, from && from->in_place ? from->log_dir : std::string()};
+RunSummary Trainer::run_fit(Module& module, DataModule& data, std::optional<LoadedCheckpoint> from) {
+  const Call call{Stage::fit, module, data,
+                  from && from->chosen.in_place ? from->chosen.log_dir : std::string()};
   return run(
       call, [&module, &data, from = std::move(from), fit = std::unique_ptr<Fit>()](Session& session) mutable {
         fit = std::make_unique<Fit>(session, module, data, std::move(from));

@@ -29,7 +29,7 @@ namespace cxtrain {
 
 class Filesystem;
 class Session;
-struct ResumePoint;
+struct LoadedCheckpoint;
 struct TrainerState;
 
 /// Position of a training, for another training that resumes there.
@@ -222,7 +222,7 @@ class Trainer {
   template <class Work>
   RunSummary run(const Call& call, Work work);
   /// `from`: the training to resume; absent: a new one.
-  RunSummary run_fit(Module& module, DataModule& data, std::optional<ResumePoint> from);
+  RunSummary run_fit(Module& module, DataModule& data, std::optional<LoadedCheckpoint> from);
   /// Gives the model the values of the checkpoint in the call or the options, if there is one.
   void load_values_to_evaluate(const Call& call);
   /// Prepares the data on one rank of each node, and sets them up on every rank.
