@@ -22,7 +22,7 @@ void require_pictures(const char* metric, const at::Tensor& preds, const at::Ten
                       MessageCode::log_misuse);
 }
 
-std::int64_t window_radius(double sigma) { return static_cast<std::int64_t>(3.5 * sigma + 0.5); }
+std::int64_t window_radius(double sigma) { return static_cast<std::int64_t>(std::floor(3.5 * sigma + 0.5)); }
 
 /// Weights [channels, 1, size, size] that sum to 1 for each channel.
 at::Tensor gaussian_window(double sigma, std::int64_t channels, const at::TensorOptions& options) {

@@ -12,7 +12,7 @@
 namespace cxtrain {
 namespace {
 
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 bool same_but_for_rank(const RankPlace& a, const RankPlace& b) {
   return a.host == b.host && a.cores == b.cores && a.numa == b.numa && a.gpus == b.gpus && a.uuids == b.uuids;
