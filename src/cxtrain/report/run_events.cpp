@@ -1,6 +1,7 @@
 #include "cxtrain/report/run_events.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -17,9 +18,9 @@ namespace {
 std::string time_text(double seconds_since_1970) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(seconds_since_1970 >= 0 && seconds_since_1970 < kYear3000)) seconds_since_1970 = 0;
-  const auto microseconds = static_cast<std::int64_t>(std::llround(seconds_since_1970 * 1e6));
-  return date_text(static_cast<double>(microseconds / 1'000'000), "%Y-%m-%d %H:%M:%S") +
-         formatted(".%06d", static_cast<int>(microseconds % 1'000'000));
+  const std::lldiv_t time = std::lldiv(std::llround(seconds_since_1970 * 1e6), 1'000'000);
+  return date_text(static_cast<double>(time.quot), "%Y-%m-%d %H:%M:%S") +
+         formatted(".%06d", static_cast<int>(time.rem));
 }
 
 const char* severity_of(RunEvent::Kind kind) {
