@@ -554,7 +554,7 @@ def bubble(bench):
         bench.run("cxtrain_mpi", "fit", *args, ranks=ranks, OMPI_MCA_rmaps_base_oversubscribe="1")
         return {"seconds": json.loads(next(folder.rglob("profile.json")).read_text())["median"]}
 
-    # A process wakes up some time after its sleep, on some machines 2 % of it: the work is measured, too.
+    # A process wakes up late, on some machines by 2 % of its sleep: the work of a stage is measured, too.
     ways = {("work", p): lambda p=p: step_of(1, blocks // p, "single") for p in (4, 8)}
     for p in (4, 8):
         for s in formulas:

@@ -20,8 +20,13 @@ std::byte* next_huge_page(std::byte* address) {
 
 }  // namespace
 
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(getpagesize());
+  return bytes;
+}
+
 std::byte* reserve_addresses(std::size_t bytes) noexcept {
-  const std::size_t pages = round_up(bytes, static_cast<std::size_t>(getpagesize()));
+  const std::size_t pages = round_up(bytes, page_bytes());
   void* const memory =
       mmap(nullptr, pages + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;

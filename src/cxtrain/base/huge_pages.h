@@ -8,6 +8,9 @@ namespace cxtrain {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+/// Bytes of the system's small pages.
+std::size_t page_bytes() noexcept;
+
 /// Reserves `bytes` of addresses, without memory behind them. The first is a multiple of `kHugePage`. The
 /// caller maps memory over them and ends with `munmap`. Null if the kernel refuses.
 std::byte* reserve_addresses(std::size_t bytes) noexcept;

@@ -14,7 +14,8 @@ std::string format_ranges(std::span<const int> numbers);
 /// is left out.
 std::vector<int> parse_ranges(std::string_view text);
 
-/// The number that `text` begins with, which is then cut off; -1 where it begins with none.
+/// Returns the number at the beginning of `text`, and cuts the number off; -1 if `text` begins with no
+/// number.
 int take_number(std::string_view& text);
 
 }  // namespace cxtrain

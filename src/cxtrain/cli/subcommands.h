@@ -19,8 +19,8 @@ struct Subcommand {
   Kind kind;
   std::string usage;    ///< what follows the name: "PATH [--json]"
   std::string purpose;  ///< in one line: "train the model (the default)"
-  /// Of `files`, without ranks: prints what the words after the name ask for, and returns the exit status.
-  /// Throws an Error.
+  /// Carries out a subcommand of the kind `files`: prints what `words`, the words after the name, ask for,
+  /// and returns the exit status. Starts no MPI. Throws an Error. Null for other kinds.
   int (*run)(std::span<const char* const> words, std::ostream& out) = nullptr;
   bool prints_as_it_works = false;  ///< a user waits for it, and reads its lines meanwhile
 };

@@ -54,8 +54,9 @@ class StagedCommunicator final : public Communicator {
   };
 
   enum class Copies { to_host, from_host, both };
-  /// Calls `work` with host memory for the tensor. Copies the tensor there before, or back after, or both.
-  /// Does nothing for an empty tensor.
+  /// Calls `work` with host memory for the tensor. Copies the tensor to the host memory before the call
+  /// (`to_host`), from the host memory after the call (`from_host`), or both. Does nothing for an empty
+  /// tensor. Throws if the tensor is not dense.
   template <class Work>
   void through_host(const char* operation, const at::Tensor& tensor, Copies copies, const Work& work);
   /// Returns host memory for this dense tensor, as [numel] in memory order.

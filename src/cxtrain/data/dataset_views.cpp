@@ -11,7 +11,8 @@
 namespace cxtrain {
 namespace {
 
-/// Samples that a function makes one by one, of other datasets. The first of them finishes batches.
+/// A dataset whose samples a function makes, one by one, from other datasets. `first`, one of these datasets,
+/// finishes batches.
 class SampleView final : public Dataset {
  public:
   using MakeSample = std::function<Batch(std::int64_t index, SampleContext context)>;
@@ -83,7 +84,7 @@ DatasetPtr map(DatasetPtr dataset, std::function<Batch(Batch sample, SampleRando
 DatasetPtr concat(std::vector<DatasetPtr> datasets) {
   if (datasets.empty()) throw DataError("concat needs a dataset");
   if (datasets.size() == 1) return std::move(datasets[0]);
-  std::vector<std::int64_t> ends;  // of each dataset, in the samples of all
+  std::vector<std::int64_t> ends;  // entry i: samples in the datasets 0 to i
   for (const DatasetPtr& dataset : datasets)
     ends.push_back((ends.empty() ? 0 : ends.back()) + dataset->size());
   const auto sample = [datasets, ends](std::int64_t index, const SampleContext& context) {

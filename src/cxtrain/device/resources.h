@@ -26,8 +26,8 @@ std::int64_t proportional_bytes();
 /// Private memory that this process may write to, used or not: what RLIMIT_DATA limits.
 std::int64_t data_bytes();
 
-/// An entry of one of the kernel's tables of sizes in KiB ("MemTotal:" of /proc/meminfo), in bytes; absent
-/// where there is none.
+/// Returns the bytes of an entry ("MemTotal:") of a table in /proc that lists sizes in KiB ("/proc/meminfo").
+/// Absent if the table has no such entry.
 std::optional<std::int64_t> read_kernel_bytes(const char* table, std::string_view entry);
 
 /// Main memory of this machine, or the part of it that the control groups of this process allow (a Slurm

@@ -30,10 +30,11 @@ std::string file_fingerprint(const std::string& path);
 
 /// Kernel, cores, memory, swap, load, /dev/shm, room for temporary files, driver.
 void probe_machine(NodeFacts& facts);
-/// Bytes of the file system that holds a path; absent where they cannot be told.
+/// Size and free space of a file system, in bytes; absent if the system does not report them.
 struct Room {
   std::optional<std::int64_t> size, free;
 };
+/// Returns the room of the file system that holds `path`.
 Room room_of(const std::string& path);
 /// What only NVML tells of the GPUs in `facts.gpus`: compute mode, memory errors, throttling, and which reach
 /// each other's memory; and the driver's version where the kernel has not told it. GPUs that NVML does not

@@ -20,7 +20,7 @@ at::Tensor sigmoid_if_needed(const at::Tensor& scores);
 void require_classes(const char* metric, const char* name, const at::Tensor& labels, const at::Tensor& valid,
                      std::int64_t classes);
 
-/// What was predicted and what is true, in one shape, and which of the elements count.
+/// Predictions and targets of equal shape. `valid`, bool: the elements that count.
 struct Labels {
   at::Tensor predicted, target, valid;
 };

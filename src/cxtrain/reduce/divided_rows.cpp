@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/comm/node/node_arena.h"
+#include "cxtrain/base/huge_pages.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/tensor/hollow.h"
 
@@ -39,7 +39,7 @@ std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters,
       std::vector<std::int64_t> sizes;
       for (const std::size_t i : bucket.parameters) sizes.push_back(shapes[i].numel);
       const at::Tensor& first = parameters[bucket.parameters.front()].tensor;
-      const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.itemsize());
+      const auto page = static_cast<std::int64_t>(page_bytes() / first.itemsize());
       rows.push_back({std::move(bucket.parameters), plan_shards(sizes, ranks, page)});
     }
   }

@@ -14,8 +14,8 @@ namespace cxtrain {
 /// could have other files copied into a run, and of the folder's owner, this user or root.
 bool is_file_of_run(Filesystem& files, const std::string& path);
 
-/// The text of a small file of a run, such as run.json; empty where it is no such file (`is_file_of_run`), is
-/// larger than `most` bytes, or cannot be read.
+/// Returns the text of a small file of a run, such as run.json. Empty if the path is no file of a run
+/// (`is_file_of_run`), if the file is larger than `most` bytes, or if reading fails.
 std::string text_of_run_file(Filesystem& files, const std::string& path, std::uint64_t most = 1 << 20);
 
 /// The first `bytes` bytes of a file of a run; none of what is no such file (`is_file_of_run`). Where it is

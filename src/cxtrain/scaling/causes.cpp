@@ -36,8 +36,8 @@ Found causes_of_exchanges(const SizeResult& size) {
   constexpr double kMaxSteps = 1.5;
   const ExchangeTimes& exchange = size.exchange;
   const double backward = size.phase("backward"), alone = exposed_exchanges_of(size);
-  double left = std::max(0.0, size.step.value - size.longest_work);  // what no cure has hidden
-  double seconds = exchange.seconds, tail = tail_of(exchange);       // of the exchanges alone
+  double left = std::max(0.0, size.step.value - size.longest_work);  // seconds that no cure hides
+  double seconds = exchange.seconds, tail = tail_of(exchange);       // as `exposed_exchanges` takes them
   // How much longer ranks wait in steps than by the times of exchanges alone.
   const double in_steps = alone > 0 ? std::min(kMaxSteps, left / alone) : 1;
   Found found;

@@ -203,7 +203,7 @@ std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationSta
 std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
                                  std::span<const std::int64_t> batches) {
   std::vector<Predictions> predictions(loaders.size());
-  at::Tensor output;  // of the last step
+  at::Tensor output;  // of the last call of predict_step
   const auto step = [&](const Batch& batch, std::int64_t batch_idx) {
     output = context.parts.strategy.predict_step(batch, batch_idx);
     if (batch.size == 0 || !output.defined()) return;

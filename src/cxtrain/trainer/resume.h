@@ -43,8 +43,8 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
 std::vector<FoundCheckpoint> checkpoints_of_run(Filesystem& files, const std::string& run,
                                                 const Options& options, std::vector<std::string>& damaged);
 
-/// What a fit goes on from: a checkpoint, or a state that a callback got. Such a state has an empty path, and
-/// of its manifest only the fingerprint of the data.
+/// The training that a fit resumes: from a checkpoint, or from the state that a caller passes (`ResumeFrom`).
+/// For a passed state, `chosen.path` is empty, and the manifest has only the fingerprint of the data.
 struct LoadedCheckpoint {
   ChosenCheckpoint chosen;
   StateDict state;  ///< as this rank saved it; for another number of ranks, what it goes on with

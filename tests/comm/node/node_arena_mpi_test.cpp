@@ -21,8 +21,8 @@ class Numbers {
  public:
   /// `pages`: of a share.
   explicit Numbers(HostCommunicator& communicator, std::size_t pages = kPages)
-      : node_(*communicator.node_memory()), share_(pages * NodeArena::page_bytes() / sizeof(std::int32_t)) {
-    arena_ = node_.arena(std::array{NodeArena::page_bytes(), pages * NodeArena::page_bytes()});
+      : node_(*communicator.node_memory()), share_(pages * page_bytes() / sizeof(std::int32_t)) {
+    arena_ = node_.arena(std::array{page_bytes(), pages * page_bytes()});
     REQUIRE(arena_ != nullptr);
   }
 
@@ -99,7 +99,7 @@ TEST_CASE("an update takes over the pages that were written, and leaves the othe
   HostCommunicator communicator = test::host_communicator();
   Numbers numbers(communicator);
   numbers.fill(0);
-  const std::size_t page = NodeArena::page_bytes() / sizeof(std::int32_t), middle = page + 5;
+  const std::size_t page = page_bytes() / sizeof(std::int32_t), middle = page + 5;
   for (std::size_t share = 0; share < numbers.whole().size(); share += kPages * page)
     numbers.whole()[share + middle] = -7;
   numbers.begin_update();
@@ -121,18 +121,18 @@ TEST_CASE("rows lie apart", "[node_arena]") {
   Numbers numbers(communicator);
   numbers.fill(7);
   numbers.begin_update();
-  std::fill_n(numbers.arena().own(0), NodeArena::page_bytes(), std::byte{1});
+  std::fill_n(numbers.arena().own(0), page_bytes(), std::byte{1});
   numbers.end_update();
   CHECK(numbers.shows([](int rank) { return 7 + rank; }));
   const std::span first(numbers.arena().whole(0),
-                        NodeArena::page_bytes() * static_cast<std::size_t>(test_world().size()));
+                        page_bytes() * static_cast<std::size_t>(test_world().size()));
   CHECK(std::ranges::all_of(first, [](std::byte byte) { return byte == std::byte{1}; }));
 }
 
 TEST_CASE("huge pages keep the values, and a write copies for one rank only", "[node_arena]") {
   if (skips()) return test::skip_for_ranks("a node of one rank has no array");
   HostCommunicator communicator = test::host_communicator();
-  Numbers numbers(communicator, 5 * kHugePage / 2 / NodeArena::page_bytes());
+  Numbers numbers(communicator, 5 * kHugePage / 2 / page_bytes());
   numbers.fill(20);
   numbers.arena().use_huge_pages();
   CHECK(numbers.shows([](int rank) { return 20 + rank; }));
@@ -161,7 +161,7 @@ TEST_CASE("an array outlives its communicator", "[node_arena]") {
 
 TEST_CASE("ranks of several nodes have no array", "[node_arena]") {
   HostCommunicator communicator = test::host_communicator(/*per_node=*/1);
-  CHECK(communicator.node_memory()->arena(std::array{NodeArena::page_bytes()}) == nullptr);
+  CHECK(communicator.node_memory()->arena(std::array{page_bytes()}) == nullptr);
 }
 
 }  // namespace

@@ -20,11 +20,6 @@ std::size_t bytes_of_words(std::size_t rows) { return round_up(rows * sizeof(std
 
 }  // namespace
 
-std::size_t NodeArena::page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
 std::size_t NodeArena::bytes_for(std::span<const std::size_t> share_bytes, int ranks) {
   std::size_t of_rank = bytes_of_words(share_bytes.size());
   for (const std::size_t share : share_bytes) of_rank += share;

@@ -28,7 +28,6 @@ class NodeArena {
   /// Null if the kernel does not map them or does not report which pages a process has copied.
   static std::shared_ptr<NodeArena> map(std::shared_ptr<SharedMemory> memory,
                                         std::span<const std::size_t> share_bytes, int rank, int ranks);
-  static std::size_t page_bytes();
 
   ~NodeArena();
   NodeArena(const NodeArena&) = delete;

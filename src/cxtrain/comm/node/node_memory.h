@@ -103,7 +103,7 @@ class NodeMemory {
   virtual void end_scatters() = 0;
 
   /// Makes rows that all ranks share. `share_bytes`: for each row, at least one, the bytes of a rank's share,
-  /// a multiple of `NodeArena::page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node
+  /// a multiple of `page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node
   /// cannot do it. The rows may outlive the communicator. Collective: every rank passes equal sizes.
   virtual std::shared_ptr<NodeArena> arena(std::span<const std::size_t> share_bytes) = 0;
   /// Begins an update: returns when no rank uses the rows any more. The shares then have what the ranks have

@@ -13,7 +13,6 @@
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/huge_pages.h"
 #include "cxtrain/cluster/mpi_comm.h"
-#include "cxtrain/memory/block_cache.h"
 
 namespace cxtrain {
 namespace {
@@ -86,8 +85,9 @@ bool SharedMemory::map_private(std::byte* address, std::size_t bytes) const noex
   return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.get(), 0) != MAP_FAILED;
 }
 
-/// A file that finds no room when it is touched kills the process. Asks before, as the kernel would take all
-/// there is until it sees that it is too little, and after, as other processes take theirs.
+/// A write to a page for which the file system has no room kills the process. Without the first check the
+/// kernel would fill the file system before it fails. The last check sees what other processes took
+/// meanwhile.
 bool SharedMemory::take_room(std::size_t first, std::size_t bytes) const noexcept {
   return has_room(file_.get(), bytes) &&
          posix_fallocate(file_.get(), static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0 &&
@@ -105,7 +105,7 @@ std::shared_ptr<SharedMemory> SharedMemory::of_node(const MpiComm& node_comm, st
     node_comm.call(kOperation,
                    [&](MPI_Comm node) { return MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, node); });
     if (!creates && address.file >= 0) memory = open(address);
-    // Each rank takes pages of its own, which the kernel places near to the rank's processor.
+    // Each rank takes the pages of its own part: the kernel places the pages near the rank's processor.
     const auto begin_of = [&](int rank) {
       return bytes * static_cast<std::size_t>(rank) / static_cast<std::size_t>(node_comm.size());
     };
@@ -138,7 +138,7 @@ SharedMemory::Address SharedMemory::address() const noexcept {
 }
 
 std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes) {
-  const std::size_t distance = round_up(bytes, bytes < kHugePage ? BlockCache::kPage : kHugePage);
+  const std::size_t distance = round_up(bytes, bytes < kHugePage ? page_bytes() : kHugePage);
   std::shared_ptr<SharedMemory> memory =
       SharedMemory::of_node(node_comm, distance * static_cast<std::size_t>(node_comm.size()));
   if (memory == nullptr) return std::nullopt;

@@ -92,7 +92,7 @@ class SharedWindow {
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
   /// This rank's segment, which may outlive the window.
   std::shared_ptr<std::byte> share_own() const noexcept { return {memory_, own()}; }
-  /// Returns whether somebody has this rank's segment from `share_own`.
+  /// Returns whether a result of `share_own` is still in use.
   bool is_shared() const noexcept { return memory_.use_count() > 1; }
 
  private:
