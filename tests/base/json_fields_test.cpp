@@ -1,4 +1,5 @@
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/each_field.h"
 
 #include <array>
 #include <limits>
@@ -39,17 +40,11 @@ struct JsonWhole {
 
   bool operator==(const JsonWhole&) const = default;
   void fields(auto&& field) {
-    field("on", on);
-    field("share", share);
-    field("seed", seed);
+    CXTRAIN_EACH(field, on, share, seed);
     field("colour", colour, in_json::kUnlessDefault);
     field("known", known);
     field("shown", shown, in_json::kNullIfEmpty);
-    field("text", text);
-    field("parts", parts);
-    field("ordered", ordered);
-    field("texts", texts);
-    field("answers", answers);
+    CXTRAIN_EACH(field, text, parts, ordered, texts, answers);
   }
 };
 

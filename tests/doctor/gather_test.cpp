@@ -1,4 +1,5 @@
 #include "cxtrain/doctor/gather.h"
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/json_fields.h"
 
 #include <fcntl.h>
@@ -75,12 +76,7 @@ struct MadeMemory {
   int descriptor = -1;
   unsigned long long device = 0, inode = 0;
 
-  void fields(auto&& field) {
-    field("pid", pid);
-    field("descriptor", descriptor);
-    field("device", device);
-    field("inode", inode);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, pid, descriptor, device, inode); }
 };
 
 TEST_CASE("memory is mapped where it is the one that a rank of the node has made") {

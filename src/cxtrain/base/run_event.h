@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 
 namespace cxtrain {
@@ -31,10 +32,7 @@ struct RunEvent {
     field("event", event);
     field("rank", rank, in_json::AtLeast{0});
     field("step", step, in_json::AtLeast{0});
-    field("lr", lr);
-    field("seconds", seconds);
-    field("stalled", stalled);
-    field("text", text);
+    CXTRAIN_EACH(field, lr, seconds, stalled, text);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/checkpoint/checksum.h"
@@ -24,10 +25,7 @@ struct RankChecksums {
   std::string host;
   std::vector<std::string> checksums;  ///< of each parameter
 
-  void fields(auto&& field) {
-    field("host", host);
-    field("checksums", checksums);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, host, checksums); }
 };
 
 /// Returns the ranks that lack the majority's checksum of a parameter; without a majority, all ranks.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/checkpoint/weights.h"
 
 namespace cxtrain {
@@ -18,14 +19,7 @@ struct TensorDifference {
   std::vector<std::int64_t> at;  ///< indices of the first element that differs; empty where none does
   double first_value = 0, second_value = 0;  ///< of that element; of complex ones the real part
 
-  void fields(auto&& field) {
-    field("name", name);
-    field("first", first);
-    field("second", second);
-    field("elements", elements);
-    field("largest", largest);
-    field("at", at);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, name, first, second, elements, largest, at); }
 };
 
 struct WeightsDifference {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 
 namespace cxtrain {
@@ -17,11 +18,7 @@ struct CheckpointFile {
   std::uint64_t bytes = 0;
   std::string xxh3;  ///< XXH3 (128 bits) of the content, 32 hexadecimal digits
 
-  void fields(auto&& field) {
-    field("name", name);
-    field("bytes", bytes);
-    field("xxh3", xxh3);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, name, bytes, xxh3); }
 
   bool operator==(const CheckpointFile&) const = default;
 };
@@ -67,22 +64,10 @@ struct Manifest {
   };
   void fields(auto&& field) {
     SamplerFields sampler{*this};
-    field("program", program);
-    field("created", created);
-    field("epoch", epoch);
-    field("global_step", global_step);
-    field("sampler", sampler);
+    CXTRAIN_EACH(field, program, created, epoch, global_step, sampler);
     field("world_size", world_size, in_json::AtLeast{1});
-    field("strategy", strategy);
-    field("precision", precision);
-    field("model", model);
-    field("data", data);
-    field("weights_only", weights_only);
-    field("config", config);
-    field("log_dir", log_dir);
-    field("metrics", metrics);
-    field("state", state);
-    field("files", files);
+    CXTRAIN_EACH(field, strategy, precision, model, data, weights_only, config, log_dir, metrics, state,
+                 files);
   }
 };
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "cxtrain/base/each_field.h"
+
 /// The Slurm job that a process was started in, by the words of its environment.
 namespace cxtrain {
 
@@ -16,13 +18,7 @@ struct SlurmAllocation {
   /// machine, whose hardware says nothing about the job's.
   bool is_here = true;
 
-  void fields(auto&& field) {
-    field("job", job);
-    field("nodes", nodes);
-    field("tasks_per_node", tasks_per_node);
-    field("cpus_per_node", cpus_per_node);
-    field("is_here", is_here);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, job, nodes, tasks_per_node, cpus_per_node, is_here); }
 };
 
 /// What this process's environment has of the variables that `slurm_allocation` reads.

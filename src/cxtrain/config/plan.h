@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/field_types.h"
 #include "cxtrain/cluster/world.h"
@@ -29,10 +30,7 @@ struct RankPlan {
   std::vector<std::string> uuids;    ///< UUIDs of `devices`
 
   void fields(auto&& field) {
-    field("rank", rank);
-    field("node", node);
-    field("local_rank", local_rank);
-    field("device", device);
+    CXTRAIN_EACH(field, rank, node, local_rank, device);
     field("gpu", gpu, in_json::kNullIfEmpty);
     field("uuid", uuid, in_json::kNullIfEmpty);
     field("devices", devices);
@@ -83,21 +81,12 @@ struct Plan {
 
   /// The JSON, without what `to_json` adds.
   void fields(auto&& field) {
-    field("accelerator", accelerator);
-    field("strategy", strategy);
-    field("launcher", launcher);
-    field("world_size", world_size);
-    field("num_nodes", num_nodes);
-    field("devices", devices);
-    field("ranks", ranks);
-    field("precision", precision);
+    CXTRAIN_EACH(field, accelerator, strategy, launcher, world_size, num_nodes, devices, ranks, precision);
     field("amp_level", amp_level, in_json::kNullIfEmpty);
     field("benchmark", benchmark);
     field("deterministic", deterministic);
     field("log_gpu_memory", log_gpu_memory, in_json::kNullIfEmpty);
-    field("profiler", profiler);
-    field("accumulate_grad_batches", accumulate_grad_batches);
-    field("sync_batchnorm", sync_batchnorm);
+    CXTRAIN_EACH(field, profiler, accumulate_grad_batches, sync_batchnorm);
     field("recompute_blocks", recompute_blocks, in_json::kUnlessDefault);
     field("float32_matmul_precision", float32_matmul_precision);
     field("channels_last", channels_last, in_json::kUnlessDefault);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "cxtrain/base/each_field.h"
+
 namespace cxtrain {
 
 /// Bytes that a training takes on a rank, besides activations and the program itself. Memory that ranks share
@@ -20,11 +22,7 @@ struct RankMemory {
     return *this;
   }
 
-  void fields(auto&& field) {
-    field("parameters", parameters);
-    field("gradients", gradients);
-    field("optimizer", optimizer);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, parameters, gradients, optimizer); }
 };
 
 }  // namespace cxtrain

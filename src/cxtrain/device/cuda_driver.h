@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/device/hardware.h"
 
 /// What CUDA's driver tells of the GPUs that this process may use. The library belongs to the driver and is
@@ -28,11 +29,7 @@ struct CudaView {
   /// Why CUDA cannot start on this machine; empty where it can, or has no GPU to start on.
   std::string failure;
 
-  void fields(auto&& field) {
-    field("gpus", gpus);
-    field("version", version);
-    field("failure", failure);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, gpus, version, failure); }
 };
 
 /// Absent without the library. Starts the driver in this process: a child that it forks afterwards can use no

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 
 /// Description of the machines' hardware, as plain data. It comes from the real machines (`probe_hardware`,
@@ -41,13 +42,7 @@ struct Gpu {
 
   void fields(auto&& field) {
     field("index", index, in_json::kNeeded);
-    field("uuid", uuid);
-    field("name", name);
-    field("memory_total_mib", memory_total_mib);
-    field("memory_used_mib", memory_used_mib);
-    field("utilization", utilization);
-    field("compute_mode", compute_mode);
-    field("processes", processes);
+    CXTRAIN_EACH(field, uuid, name, memory_total_mib, memory_used_mib, utilization, compute_mode, processes);
     field("compute_capability", compute_capability, in_json::kUnlessDefault);
     field("mig", mig, in_json::kUnlessDefault);
   }

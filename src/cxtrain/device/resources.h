@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/each_field.h"
 
 /// Processor and memory: what this process has of the machine, and what it takes.
 namespace cxtrain {
@@ -44,11 +45,7 @@ struct CpuSample {
   double memory_percent = 0;  ///< resident memory, of the machine's
   double swap_percent = 0;    ///< swapped out, of the machine's swap space; 0 where there is none
 
-  void fields(auto&& field) {
-    field("cpu_percent", cpu_percent);
-    field("memory_percent", memory_percent);
-    field("swap_percent", swap_percent);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, cpu_percent, memory_percent, swap_percent); }
 };
 
 /// Processor time that this process has used, in all its threads, in seconds.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 
 /// What `cxtrain_mpi doctor` knows of a world: plain facts, without a judgement. They are gathered by the
@@ -22,10 +23,7 @@ struct NcclFacts {
   std::string path;
   std::string version;  ///< "2.28.9"
 
-  void fields(auto&& field) {
-    field("path", path);
-    field("version", version);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, path, version); }
 };
 
 /// What a rank knows of itself.
@@ -52,29 +50,10 @@ struct RankFacts {
   std::optional<std::int64_t> open_files, core_bytes, locked_bytes, stack_bytes, data_bytes;
 
   void fields(auto&& field) {
-    field("rank", rank);
-    field("node", node);
-    field("local_rank", local_rank);
-    field("host", host);
-    field("pid", pid);
-    field("cores", cores);
-    field("environment", environment);
-    field("visible_gpus", visible_gpus);
-    field("planned_gpus", planned_gpus);
-    field("program_hash", program_hash);
-    field("library_hashes", library_hashes);
-    field("plugin_hashes", plugin_hashes);
-    field("nccl", nccl);
-    field("data_fingerprint", data_fingerprint);
-    field("mpi_version", mpi_version);
-    field("mpi_threads", mpi_threads);
-    field("pmix", pmix);
-    field("maps_memory_of_others", maps_memory_of_others);
-    field("open_files", open_files);
-    field("core_bytes", core_bytes);
-    field("locked_bytes", locked_bytes);
-    field("stack_bytes", stack_bytes);
-    field("data_bytes", data_bytes);
+    CXTRAIN_EACH(field, rank, node, local_rank, host, pid, cores, environment, visible_gpus, planned_gpus,
+                 program_hash, library_hashes, plugin_hashes, nccl, data_fingerprint, mpi_version,
+                 mpi_threads, pmix, maps_memory_of_others, open_files, core_bytes, locked_bytes, stack_bytes,
+                 data_bytes);
   }
 };
 
@@ -93,17 +72,8 @@ struct GpuFacts {
   std::optional<std::vector<std::string>> throttled_by;
 
   void fields(auto&& field) {
-    field("index", index);
-    field("uuid", uuid);
-    field("name", name);
-    field("memory_total_mib", memory_total_mib);
-    field("memory_used_mib", memory_used_mib);
-    field("processes", processes);
-    field("utilization", utilization);
-    field("compute_mode", compute_mode);
-    field("mig", mig);
-    field("ecc_uncorrected", ecc_uncorrected);
-    field("throttled_by", throttled_by);
+    CXTRAIN_EACH(field, index, uuid, name, memory_total_mib, memory_used_mib, processes, utilization,
+                 compute_mode, mig, ecc_uncorrected, throttled_by);
   }
 };
 
@@ -118,14 +88,8 @@ struct FolderFacts {
   std::optional<bool> sees_root;
 
   void fields(auto&& field) {
-    field("path", path);
-    field("exists", exists);
-    field("readable", readable);
-    field("writable", writable);
-    field("filesystem", filesystem);
-    field("free_bytes", free_bytes);
-    field("write_bytes_per_second", write_bytes_per_second);
-    field("sees_root", sees_root);
+    CXTRAIN_EACH(field, path, exists, readable, writable, filesystem, free_bytes, write_bytes_per_second,
+                 sees_root);
   }
 };
 
@@ -135,12 +99,7 @@ struct InterfaceFacts {
   std::optional<std::int64_t> mbit_per_second;
   std::string address;
 
-  void fields(auto&& field) {
-    field("name", name);
-    field("up", up);
-    field("mbit_per_second", mbit_per_second);
-    field("address", address);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, name, up, mbit_per_second, address); }
 };
 
 /// What a node's first rank knows of its machine.
@@ -170,31 +129,10 @@ struct NodeFacts {
   std::optional<std::vector<std::string>> infiniband;  ///< names of the adapters; empty: none
 
   void fields(auto&& field) {
-    field("node", node);
-    field("host", host);
-    field("boot_id", boot_id);
-    field("kernel", kernel);
-    field("cores", cores);
-    field("memory_total", memory_total);
-    field("memory_available", memory_available);
-    field("memory_limit", memory_limit);
-    field("swap_total", swap_total);
-    field("swap_used", swap_used);
-    field("load", load);
-    field("gpus", gpus);
-    field("peer_access", peer_access);
-    field("driver_version", driver_version);
-    field("cuda_version", cuda_version);
-    field("cuda_failure", cuda_failure);
-    field("shm_size", shm_size);
-    field("shm_free", shm_free);
-    field("tmp_free", tmp_free);
-    field("output", output);
-    field("data", data);
-    field("clock_offset", clock_offset);
-    field("clock_error", clock_error);
-    field("interfaces", interfaces);
-    field("infiniband", infiniband);
+    CXTRAIN_EACH(field, node, host, boot_id, kernel, cores, memory_total, memory_available, memory_limit,
+                 swap_total, swap_used, load, gpus, peer_access, driver_version, cuda_version, cuda_failure,
+                 shm_size, shm_free, tmp_free, output, data, clock_offset, clock_error, interfaces,
+                 infiniband);
   }
 };
 
@@ -222,27 +160,10 @@ struct JobFacts {
   std::optional<std::vector<std::string>> unwritable;
 
   void fields(auto&& field) {
-    field("version", version);
-    field("time", time);
-    field("launcher", launcher);
-    field("world_size", world_size);
-    field("nodes", nodes);
-    field("planned_world_size", planned_world_size);
-    field("planned_nodes", planned_nodes);
-    field("accelerator", accelerator);
-    field("strategy", strategy);
-    field("devices", devices);
-    field("data_workers", data_workers);
-    field("allocation", allocation);
-    field("cuda_runtime", cuda_runtime);
-    field("libtorch_version", libtorch_version);
-    field("image_formats", image_formats);
-    field("reduce_bytes", reduce_bytes);
-    field("reduce_seconds", reduce_seconds);
-    field("small_reduce_seconds", small_reduce_seconds);
-    field("resume_from", resume_from);
-    field("damaged", damaged);
-    field("unwritable", unwritable);
+    CXTRAIN_EACH(field, version, time, launcher, world_size, nodes, planned_world_size, planned_nodes,
+                 accelerator, strategy, devices, data_workers, allocation, cuda_runtime, libtorch_version,
+                 image_formats, reduce_bytes, reduce_seconds, small_reduce_seconds, resume_from, damaged,
+                 unwritable);
   }
 };
 
@@ -252,11 +173,7 @@ struct Recording {
   std::vector<NodeFacts> nodes;
   std::vector<RankFacts> ranks;
 
-  void fields(auto&& field) {
-    field("job", job);
-    field("nodes", nodes);
-    field("ranks", ranks);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, job, nodes, ranks); }
 };
 
 /// The JSON that `parse_recording` reads; what is not known is left out.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/doctor/probe.h"
@@ -27,12 +28,7 @@ struct SharedFile {
   int descriptor = -1;
   unsigned long long device = 0, inode = 0;
 
-  void fields(auto&& field) {
-    field("pid", pid);
-    field("descriptor", descriptor);
-    field("device", device);
-    field("inode", inode);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, pid, descriptor, device, inode); }
 };
 
 bool may_map(const SharedFile& file) {

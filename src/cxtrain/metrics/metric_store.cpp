@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
@@ -31,15 +32,7 @@ struct MetricLine {
   std::string metric = {};  ///< whose value this is, and so that of all ranks
 
   void fields(auto&& field) {
-    field("hook", hook);
-    field("name", name);
-    field("on_step", on_step);
-    field("prog_bar", prog_bar);
-    field("logger", logger);
-    field("fx", fx);
-    field("value", value);
-    field("weight", weight);
-    field("metric", metric);
+    CXTRAIN_EACH(field, hook, name, on_step, prog_bar, logger, fx, value, weight, metric);
   }
   bool same_metric(const MetricLine& other) const { return name == other.name && hook == other.hook; }
   /// Takes in another rank's value.

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "cxtrain/base/each_field.h"
+
 namespace cxtrain {
 
 /// The exchange of a step's gradients alone, measured after the last step. Each time is the time of
@@ -17,13 +19,8 @@ struct ExchangeTimes {
   double last_of_few = 0;  ///< the share of `bytes` in the last of them
 
   void fields(auto&& field) {
-    field("seconds", seconds);
-    field("bytes", bytes);
-    field("messages", messages);
-    field("last_message", last_message);
-    field("waits_for_backward", waits_for_backward);
-    field("seconds_in_few", seconds_in_few);
-    field("last_of_few", last_of_few);
+    CXTRAIN_EACH(field, seconds, bytes, messages, last_message, waits_for_backward, seconds_in_few,
+                 last_of_few);
   }
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/reduce/saved_communicator.h"
@@ -25,10 +26,7 @@ struct RowsOfRank {
   std::int64_t rows = 0;
   std::string row;  ///< shape and dtype of a row
 
-  void fields(auto&& field) {
-    field("rows", rows);
-    field("row", row);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, rows, row); }
 };
 
 /// The rows of each rank. Throws if the ranks' tensors cannot be joined.

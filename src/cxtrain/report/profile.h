@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/comm/connection_use.h"
@@ -54,17 +55,9 @@ struct RankProfile {
   bool has_a_gap() const { return uncounted > 0.01 * seconds || uncounted < -0.01 * seconds; }
 
   void fields(auto&& field) {
-    field("rank", rank);
-    field("host", host);
-    field("steps", steps);
-    field("seconds", seconds);
-    field("uncounted", uncounted);
+    CXTRAIN_EACH(field, rank, host, steps, seconds, uncounted);
     step.fields(field);
-    field("phases", phases);
-    field("node", node);
-    field("cores", cores);
-    field("machine_cores", machine_cores);
-    field("connections", connections);
+    CXTRAIN_EACH(field, phases, node, cores, machine_cores, connections);
   }
 };
 
@@ -80,10 +73,7 @@ struct PhaseSummary {
   void fields(auto&& field) {
     field("phase", phase);
     step.fields(field);
-    field("share", share);
-    field("slowest_rank", slowest_rank);
-    field("slowest_host", slowest_host);
-    field("slowest_mean", slowest_mean);
+    CXTRAIN_EACH(field, share, slowest_rank, slowest_host, slowest_mean);
   }
 };
 
@@ -100,10 +90,7 @@ struct Profile {
     field("steps", steps, in_json::kNeeded);
     field("seconds", seconds);
     step.fields(field);
-    field("longest_work", longest_work);
-    field("exchange", exchange);
-    field("phases", phases);
-    field("ranks", ranks);
+    CXTRAIN_EACH(field, longest_work, exchange, phases, ranks);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 
 namespace cxtrain {
@@ -34,24 +35,10 @@ struct ProgressReport {
   std::vector<std::pair<std::string, double>> metrics = {};  ///< what the progress bar shows
 
   void fields(auto&& field) {
-    field("time", time);
-    field("run", run);
-    field("host", host);
-    field("ranks", ranks);
-    field("nodes", nodes);
-    field("epoch", epoch);
-    field("max_epochs", max_epochs);
-    field("batch", batch);
-    field("batches", batches);
-    field("step", step);
-    field("max_steps", max_steps);
-    field("steps_per_second", steps_per_second);
-    field("samples_per_second", samples_per_second);
+    CXTRAIN_EACH(field, time, run, host, ranks, nodes, epoch, max_epochs, batch, batches, step, max_steps,
+                 steps_per_second, samples_per_second);
     field("seconds_left", seconds_left, in_json::kNullIfEmpty);
-    field("checkpoints", checkpoints);
-    field("checkpoint_folder", checkpoint_folder);
-    field("training", training);
-    field("metrics", metrics);
+    CXTRAIN_EACH(field, checkpoints, checkpoint_folder, training, metrics);
   }
 };
 

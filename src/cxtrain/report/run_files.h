@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 #include "cxtrain/base/filesystem.h"
 
@@ -38,22 +39,9 @@ struct RunSummary {
   std::optional<bool> parameters_equal_on_all_ranks = {};
 
   void fields(auto&& field) {
-    field("status", status);
-    field("exit_code", exit_code);
-    field("world_size", world_size);
-    field("strategy", strategy);
-    field("precision", precision);
-    field("epochs", epochs);
-    field("global_step", global_step);
-    field("metrics", metrics);
-    field("seconds", seconds);
-    field("samples_per_second", samples_per_second);
-    field("samples_per_step", samples_per_step);
-    field("first_step_seconds", first_step_seconds);
-    field("peak_memory_bytes", peak_memory_bytes);
-    field("pss_bytes", pss_bytes);
-    field("peak_device_memory_bytes", peak_device_memory_bytes);
-    field("parameters_sha256", parameters_sha256);
+    CXTRAIN_EACH(field, status, exit_code, world_size, strategy, precision, epochs, global_step, metrics,
+                 seconds, samples_per_second, samples_per_step, first_step_seconds, peak_memory_bytes,
+                 pss_bytes, peak_device_memory_bytes, parameters_sha256);
     field("parameters_equal_on_all_ranks", parameters_equal_on_all_ranks, in_json::kNullIfEmpty);
   }
 };

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
@@ -22,13 +23,7 @@ std::string lock_of(const std::string& folder) { return folder + "/" + std::stri
 struct LockOwner {
   std::string host, process, slurm_job, slurm_restart, restarter;
 
-  void fields(auto&& field) {
-    field("host", host);
-    field("process", process);
-    field("slurm_job", slurm_job);
-    field("slurm_restart", slurm_restart);
-    field("restarter", restarter);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, host, process, slurm_job, slurm_restart, restarter); }
 };
 
 std::string variable(const char* name) {

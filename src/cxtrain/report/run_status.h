@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/report/progress_report.h"
 
@@ -25,11 +26,7 @@ struct RunStatus {
     std::string path;
     std::int64_t epoch = 0, step = 0;
 
-    void fields(auto&& field) {
-      field("path", path);
-      field("epoch", epoch);
-      field("step", step);
-    }
+    void fields(auto&& field) { CXTRAIN_EACH(field, path, epoch, step); }
   };
 
   std::string run;  ///< its folder

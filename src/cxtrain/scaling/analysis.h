@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/scaling/causes.h"
 #include "cxtrain/scaling/measurement.h"
 #include "cxtrain/scaling/statistics.h"
@@ -26,11 +27,7 @@ struct SlowRank {
   std::string host = {};
   double longer = 0;  ///< at least, than the median of the other ranks: 0.1 is 10 %
 
-  void fields(auto&& field) {
-    field("rank", rank);
-    field("host", host);
-    field("longer", longer);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, rank, host, longer); }
 };
 
 /// One size of a study, over its rounds. Times are in seconds.
@@ -61,28 +58,11 @@ struct SizeResult {
   void fields(auto&& field) {
     size.fields(field);
     field("step_seconds", step);
-    field("rounds", rounds);
-    field("samples_per_second", samples_per_second);
-    field("speedup", speedup);
-    field("efficiency", efficiency);
-    field("phases", phases);
-    field("samples_per_step", samples_per_step);
-    field("pss_bytes", pss_bytes);
-    field("first_step_seconds", first_step_seconds);
-    field("slowest_work", slowest_work);
-    field("usual_work", usual_work);
-    field("longest_work", longest_work);
-    field("loading", loading);
+    CXTRAIN_EACH(field, rounds, samples_per_second, speedup, efficiency, phases, samples_per_step, pss_bytes,
+                 first_step_seconds, slowest_work, usual_work, longest_work, loading);
     field("mean_step_seconds", mean_step);
-    field("checkpoints", checkpoints);
-    field("exchange", exchange);
-    field("ranks_without_core", ranks_without_core);
-    field("cores_suffice", cores_suffice);
-    field("cores", cores);
-    field("slow_node", slow_node);
-    field("slow_rank", slow_rank);
-    field("causes", causes);
-    field("failures", failures);
+    CXTRAIN_EACH(field, checkpoints, exchange, ranks_without_core, cores_suffice, cores, slow_node, slow_rank,
+                 causes, failures);
   }
 };
 
@@ -98,15 +78,7 @@ struct StudyResult {
   std::vector<Measurement> points = {};   ///< all trainings, by size and round
 
   void fields(auto&& field) {
-    field("study", study);
-    field("program", program);
-    field("date", date);
-    field("cores", cores);
-    field("strategy", strategy);
-    field("precision", precision);
-    field("sizes", sizes);
-    field("answers", answers);
-    field("points", points);
+    CXTRAIN_EACH(field, study, program, date, cores, strategy, precision, sizes, answers, points);
   }
 };
 

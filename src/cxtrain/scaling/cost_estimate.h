@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/scaling/analysis.h"
 
@@ -19,13 +20,9 @@ struct CostEstimate {
   double gpu_hours = 0;
 
   void fields(auto&& field) {
-    field("refusal", refusal);
-    field("basis", basis);
-    field("steps", steps);
+    CXTRAIN_EACH(field, refusal, basis, steps);
     field("step_seconds", step);
-    field("seconds", seconds);
-    field("core_hours", core_hours);
-    field("gpu_hours", gpu_hours);
+    CXTRAIN_EACH(field, seconds, core_hours, gpu_hours);
   }
 };
 

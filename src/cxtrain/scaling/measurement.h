@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/reduce/exchange_times.h"
 #include "cxtrain/report/profile.h"
 #include "cxtrain/scaling/study.h"
@@ -18,10 +19,7 @@ struct SlowNode {
   std::string host = {};
   double speed = 1;  ///< over the median of the other nodes
 
-  void fields(auto&& field) {
-    field("host", host);
-    field("speed", speed);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, host, speed); }
 };
 
 /// What one training of a study has shown: the content of point.json. Times are in seconds.
@@ -58,29 +56,14 @@ struct Measurement {
     field("ranks", size.ranks);
     field("nodes", size.nodes);
     field("repeat", round);
-    field("failure", failure);
-    field("strategy", strategy);
-    field("precision", precision);
-    field("steps", steps);
-    field("samples_per_step", samples_per_step);
+    CXTRAIN_EACH(field, failure, strategy, precision, steps, samples_per_step);
     field("step_seconds", step);
     field("step_seconds_p95", step_p95);
-    field("phases", phases);
-    field("slowest_rank", slowest_rank);
-    field("slowest_host", slowest_host);
-    field("slowest_work", slowest_work);
-    field("usual_work", usual_work);
-    field("longest_work", longest_work);
-    field("loading", loading);
-    field("exchange", exchange);
+    CXTRAIN_EACH(field, phases, slowest_rank, slowest_host, slowest_work, usual_work, longest_work, loading,
+                 exchange);
     field("mean_step_seconds", mean_step);
-    field("checkpoints", checkpoints);
-    field("ranks_without_core", ranks_without_core);
-    field("cores_suffice", cores_suffice);
-    field("cores", cores);
-    field("slow_node", slow_node);
-    field("first_step_seconds", first_step_seconds);
-    field("pss_bytes", pss_bytes);
+    CXTRAIN_EACH(field, checkpoints, ranks_without_core, cores_suffice, cores, slow_node, first_step_seconds,
+                 pss_bytes);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -13,10 +14,7 @@ struct MessageTime {
   std::int64_t bytes = 0;
   double seconds = 0;
 
-  void fields(auto&& field) {
-    field("bytes", bytes);
-    field("seconds", seconds);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, bytes, seconds); }
 };
 
 /// Messages between two ranks.
@@ -25,13 +23,7 @@ struct LinkTimes {
   std::string from_host = {}, to_host = {};
   std::vector<MessageTime> one_way = {};  ///< half of the round trip
 
-  void fields(auto&& field) {
-    field("from", from);
-    field("to", to);
-    field("from_host", from_host);
-    field("to_host", to_host);
-    field("one_way", one_way);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, from, to, from_host, to_host, one_way); }
 };
 
 /// The content of network.json.
@@ -45,15 +37,7 @@ struct NetworkTimes {
   std::vector<MessageTime> all_reduce = {};  ///< of all ranks; bytes of each rank
 
   void fields(auto&& field) {
-    field("name", name);
-    field("source", source);
-    field("bytes_per_second", bytes_per_second);
-    field("ranks", ranks);
-    field("nodes", nodes);
-    field("date", date);
-    field("communicator", communicator);
-    field("links", links);
-    field("all_reduce", all_reduce);
+    CXTRAIN_EACH(field, name, source, bytes_per_second, ranks, nodes, date, communicator, links, all_reduce);
   }
 };
 

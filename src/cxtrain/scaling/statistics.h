@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
+
 /// Pure.
 namespace cxtrain {
 
@@ -9,11 +11,7 @@ namespace cxtrain {
 struct Estimate {
   double value = 0, low = 0, high = 0;
 
-  void fields(auto&& field) {
-    field("value", value);
-    field("low", low);
-    field("high", high);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, value, low, high); }
 };
 
 /// Returns the median; 0 of nothing. Of an even number, the mean of the two in the middle.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/field_types.h"
 
 /// A scaling experiment: one training on several numbers of ranks, several times. Pure.
@@ -55,11 +56,7 @@ struct Study {
     field("mode", mode);
     field("sizes", sizes);
     field("repeats", rounds, in_json::AtLeast{1});
-    field("seed", seed);
-    field("batch_size", batch_size);
-    field("threads", threads);
-    field("config_sha256", config_sha256);
-    field("options", options);
+    CXTRAIN_EACH(field, seed, batch_size, threads, config_sha256, options);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
@@ -26,10 +27,7 @@ struct Written {
   std::vector<CheckpointFile> files;
   std::string error;
 
-  void fields(auto&& field) {
-    field("files", files);
-    field("error", error);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, files, error); }
 };
 
 }  // namespace

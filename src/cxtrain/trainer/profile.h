@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/profile.h"
@@ -19,11 +20,7 @@ struct RankReport {
   std::vector<double> work = {};
   ExchangeTimes exchange = {};  ///< as this rank measured it
 
-  void fields(auto&& field) {
-    field("profile", profile);
-    field("work", work);
-    field("exchange", exchange);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, profile, work, exchange); }
 };
 
 /// `times`: in seconds, of any number of steps.

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 
@@ -17,14 +18,7 @@ struct RankPlace {
   std::string gpus;   ///< their numbers on the machine, "0,1"
   std::string uuids;  ///< of these GPUs
 
-  void fields(auto&& field) {
-    field("rank", rank);
-    field("host", host);
-    field("cores", cores);
-    field("numa", numa);
-    field("gpus", gpus);
-    field("uuids", uuids);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, rank, host, cores, numa, gpus, uuids); }
 };
 
 /// Lines for the ranks below a heading, in columns; ranks in a row that differ in nothing else share one

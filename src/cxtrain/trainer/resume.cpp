@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
@@ -30,11 +31,7 @@ struct Candidates {
   std::vector<std::string> damaged = {};  ///< messages
   bool of_a_run = false;                  ///< `ckpt_path` is the folder of a run
 
-  void fields(auto&& field) {
-    field("paths", paths);
-    field("damaged", damaged);
-    field("of_a_run", of_a_run);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, paths, damaged, of_a_run); }
 };
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }

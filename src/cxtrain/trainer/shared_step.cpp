@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/exchange.h"
@@ -19,11 +20,7 @@ struct Announcement {
   std::size_t optimizer = 0;
   double limit = 0;
 
-  void fields(auto&& field) {
-    field("operation", operation);
-    field("optimizer", optimizer);
-    field("limit", limit);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, operation, optimizer, limit); }
   bool operator==(const Announcement&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cxtrain/base/each_field.h"
 #include "cxtrain/base/filesystem.h"
 
 /// A trace of all ranks, in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing show. Each rank
@@ -29,13 +30,7 @@ struct TracePart {
   double clock_error = 0;   ///< seconds by which the rank's begins may be wrong against those of rank 0
   std::string error = {};   ///< why the part is missing
 
-  void fields(auto&& field) {
-    field("rank", rank);
-    field("host", host);
-    field("events", events);
-    field("clock_error", clock_error);
-    field("error", error);
-  }
+  void fields(auto&& field) { CXTRAIN_EACH(field, rank, host, events, clock_error, error); }
 };
 
 /// Writes the part of a rank into a folder, event by event.
