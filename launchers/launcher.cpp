@@ -51,8 +51,7 @@ std::string mapping_of_open_mpi_5() {
 bool user_binds_ranks() {
   const std::string mapping = mapping_of_open_mpi_5();
   return (!mapping.empty() && !mapping.starts_with(':')) ||
-         std::any_of(kBinding.begin(), kBinding.end(),
-                     [](const char* name) { return std::getenv(name) != nullptr; });
+         std::ranges::any_of(kBinding, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
 /// Waits for nobody once the ranks run: their own world is independent of this process.

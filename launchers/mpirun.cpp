@@ -1,11 +1,8 @@
 #include "launchers/mpirun.h"
 
-#include <poll.h>
-
 #include <csignal>
 #include <cstdlib>
 #include <optional>
-#include <span>
 
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
@@ -13,7 +10,6 @@
 #include "launchers/child_process.h"
 #include "launchers/rank_connections.h"
 #include "launchers/signal_inbox.h"
-#include "launchers/unreaped_children.h"
 
 namespace cxtrain {
 namespace {
@@ -62,11 +58,7 @@ class MpirunOfThisProcess {
 
  private:
   void look(int milliseconds) {
-    std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
-    connections_.add_sources(sources);
-    poll_sources(sources, milliseconds);
-    while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
-    connections_.look(std::span(sources).subspan(1));
+    connections_.wait(milliseconds, signals_, [this](int signal) { on_signal(signal); });
   }
 
   /// The first status that is not 0, or 0; absent if a rank has not reported its status.

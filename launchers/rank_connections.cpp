@@ -30,23 +30,25 @@ RankConnections::RankConnections(int most)
   }
 }
 
-void RankConnections::add_sources(std::vector<pollfd>& sources) const {
-  sources.push_back({listener_.get(), POLLIN, 0});
+std::vector<RankConnections::Event> RankConnections::wait(int milliseconds, SignalInbox& signals,
+                                                          const std::function<void(int signal)>& on_signal,
+                                                          pollfd* other) {
+  std::vector<pollfd> sources;
   for (const Rank& rank : ranks_) sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
-}
-
-void poll_sources(std::vector<pollfd>& sources, int milliseconds) {
+  sources.push_back({listener_.get(), POLLIN, 0});
+  sources.push_back({signals.descriptor(), POLLIN, 0});
+  if (other != nullptr) sources.push_back(*other);
   if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
     throw CommunicationError("poll failed: " + std::string(std::strerror(errno)), MessageCode::launch_failed);
-}
-
-std::vector<RankConnections::Event> RankConnections::look(std::span<const pollfd> sources) {
+  if (other != nullptr) *other = sources.back();
+  while (const std::optional<int> signal = signals.take()) on_signal(*signal);
   std::vector<Event> events;
-  for (std::size_t i = 1; i < sources.size(); ++i) {
+  const std::size_t known = ranks_.size();
+  for (std::size_t i = 0; i < known; ++i) {
     if (sources[i].revents == 0) continue;
-    if (const auto what = read_from(ranks_[i - 1])) events.push_back({*what, i - 1});
+    if (const auto what = read_from(ranks_[i])) events.push_back({*what, i});
   }
-  if (sources[0].revents != 0 && accept_rank()) events.push_back({Event::What::connected, ranks_.size() - 1});
+  if (sources[known].revents != 0 && accept_rank()) events.push_back({Event::What::connected, known});
   return events;
 }
 

@@ -3,21 +3,19 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "launchers/signal_inbox.h"
 
 namespace cxtrain {
 
 /// The process at the other end of a local connection, if it belongs to this user; nobody else's process may
 /// pose as a rank, or as the one that has started it. 0: it is in another PID namespace.
 std::optional<pid_t> own_process_at(int connection);
-
-/// Waits for one of the sources, for that long at most. Throws CommunicationError.
-void poll_sources(std::vector<pollfd>& sources, int milliseconds);
 
 /// Ranks on this node that hold a connection to a local socket of this process, over which each says which
 /// rank it is and, at its end, its exit status. The kernel closes the connection of one that dies, so that no
@@ -44,10 +42,11 @@ class RankConnections {
   /// In the order in which they came.
   const std::vector<Rank>& ranks() const noexcept { return ranks_; }
 
-  /// Adds what is to be polled.
-  void add_sources(std::vector<pollfd>& sources) const;
-  /// What has happened, in this order. `sources`: the part that `add_sources` added, after a poll.
-  std::vector<Event> look(std::span<const pollfd> sources);
+  /// Waits until a rank or a signal has come, or `other` is ready, for `milliseconds` at most. Calls
+  /// `on_signal` for each signal. Then returns what has happened to the ranks, in this order. Throws
+  /// CommunicationError.
+  std::vector<Event> wait(int milliseconds, SignalInbox& signals,
+                          const std::function<void(int signal)>& on_signal, pollfd* other = nullptr);
   /// The ranks are none of this one's any more: others come.
   void forget() { ranks_.clear(); }
 

@@ -12,8 +12,7 @@ namespace {
 bool is_final(int status) {
   constexpr std::array kFinal{ExitCode::done,           ExitCode::refused,     ExitCode::requeue,
                               ExitCode::do_not_requeue, ExitCode::interrupted, ExitCode::terminated};
-  return std::any_of(kFinal.begin(), kFinal.end(),
-                     [status](ExitCode code) { return static_cast<int>(code) == status; });
+  return std::ranges::any_of(kFinal, [status](ExitCode code) { return static_cast<int>(code) == status; });
 }
 
 }  // namespace

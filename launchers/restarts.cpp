@@ -1,23 +1,17 @@
 #include "launchers/restarts.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <vector>
 
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "launchers/child_process.h"
 #include "launchers/rank_connections.h"
 #include "launchers/signal_inbox.h"
-#include "launchers/unreaped_children.h"
 
 namespace cxtrain {
 namespace {
@@ -64,16 +58,13 @@ class Attempt {
   }
 
   bool alive() const {
-    return std::any_of(ranks_.ranks().begin(), ranks_.ranks().end(),
-                       [](const RankConnections::Rank& rank) { return static_cast<bool>(rank.connection); });
+    return std::ranges::any_of(
+        ranks_.ranks(), [](const RankConnections::Rank& rank) { return static_cast<bool>(rank.connection); });
   }
 
   void step(int milliseconds) {
-    std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
-    ranks_.add_sources(sources);
-    poll_sources(sources, milliseconds);
-    while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
-    for (const auto& [what, index] : ranks_.look(std::span(sources).subspan(1))) {
+    const auto pass_on = [this](int signal) { on_signal(signal); };
+    for (const auto& [what, index] : ranks_.wait(milliseconds, signals_, pass_on)) {
       const RankConnections::Rank& rank = ranks_.ranks()[index];
       using What = RankConnections::Event::What;
       const bool failed =
@@ -122,7 +113,7 @@ void log_end(int restarts, double seconds, const RestartPoint& left) {
   std::string line = counted(restarts, "restart") + ": " + formatted("%.1f s in all", seconds);
   if (left.trained_seconds > 0 && left.trained_seconds <= seconds) {
     line += ", " + formatted("%.1f s (", left.trained_seconds) +
-            std::to_string(std::lround(100 * left.trained_seconds / seconds)) + " %) of training are kept";
+            percent_text(left.trained_seconds / seconds) + ") of training are kept";
   }
   log_info(line);
 }

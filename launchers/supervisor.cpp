@@ -1,6 +1,5 @@
 #include "launchers/supervisor.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,7 +17,7 @@
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
-#include "cxtrain/cluster/world.h"
+#include "cxtrain/cluster/launch_environment.h"
 
 namespace cxtrain {
 namespace {
@@ -52,15 +51,12 @@ Supervisor::Supervisor(int ranks, Deadlines deadlines)
 int Supervisor::watch(SignalInbox& signals, int starter) {
   start_ = Clock::now();
   while (!all_ended()) {
-    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0}, {starter_gone_ ? -1 : starter, POLLIN, 0}};
-    const std::size_t others = sources.size();
-    connections_.add_sources(sources);
+    pollfd from_starter{starter_gone_ ? -1 : starter, POLLIN, 0};
     constexpr int kLookAtTheClock = 200;  // ms
-    poll_sources(sources, kLookAtTheClock);
-    while (const std::optional<int> signal = signals.take()) on_signal(*signal);
-    for (const RankConnections::Event& event : connections_.look(std::span(sources).subspan(others)))
+    const auto pass_on = [this](int signal) { on_signal(signal); };
+    for (const auto& event : connections_.wait(kLookAtTheClock, signals, pass_on, &from_starter))
       on_event(event);
-    if (sources[1].revents != 0) read_from_starter(starter);
+    if (from_starter.revents != 0) read_from_starter(starter);
     look_at_clock();
   }
   return failure_.value_or(0);
@@ -90,7 +86,7 @@ std::string Supervisor::ranks_not_connected() const {
   int named = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto is_it = [rank](const RankConnections::Rank& connected) { return connected.number == rank; };
-    if (std::any_of(connections_.ranks().begin(), connections_.ranks().end(), is_it)) continue;
+    if (std::ranges::any_of(connections_.ranks(), is_it)) continue;
     constexpr int kMaxNamedRanks = 8;
     if (++named > kMaxNamedRanks) return text + ", ...";
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);

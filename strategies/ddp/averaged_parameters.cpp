@@ -16,12 +16,6 @@ void AveragedParameters::agree_on_overflow(const at::Tensor& found) {
   ranks_.all.join();
 }
 
-/// A training that has no start yet starts from the values before its first update.
-void AveragedParameters::begin_update() {
-  of_node_->begin_update();
-  if (outer_ && !outer_->has_start()) outer_->begin_at(pieces());
-}
-
 void AveragedParameters::end_step(std::int64_t step) {
   const std::int64_t apart = step - schedule_.start;
   if (apart == 0 && outer_) outer_->begin_at(pieces());
@@ -29,27 +23,14 @@ void AveragedParameters::end_step(std::int64_t step) {
   if (apart > 0 && apart % schedule_.period == 0) meet(/*ends_period=*/true);
 }
 
-void AveragedParameters::unite() {
-  if (are_apart_) meet(/*ends_period=*/false);
-}
-
 void AveragedParameters::meet(bool ends_period) {
   are_apart_ = false;
-  std::vector<at::Tensor> values;
-  for (const Piece& piece : pieces()) values.push_back(piece.values.detach());
+  const std::vector<at::Tensor> values = values_of(pieces());
   begin_update();
   average(values);
   if (outer_ && ends_period) outer_->apply(pieces());
   publish();
   if (buffers_ != nullptr) buffers_->broadcast();
-}
-
-std::vector<Piece> AveragedParameters::state() const {
-  return outer_ ? outer_->state(pieces()) : std::vector<Piece>{};
-}
-
-void AveragedParameters::load(std::span<const Piece> saved) {
-  if (outer_) outer_->load(pieces(), saved);
 }
 
 void AveragedParameters::average(std::span<const at::Tensor> tensors) {

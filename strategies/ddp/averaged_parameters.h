@@ -40,14 +40,24 @@ class AveragedParameters final : public TrainedParameters {
   /// Of this node.
   std::vector<at::Tensor> gradient_norms(double order) override { return of_node_->gradient_norms(order); }
   void agree_on_overflow(const at::Tensor& found) override;
-  void begin_update() override;
+  /// A training that has no start yet starts from the values before its first update.
+  void begin_update() override {
+    of_node_->begin_update();
+    if (outer_ && !outer_->has_start()) outer_->begin_at(pieces());
+  }
   void publish() override { of_node_->publish(); }
   void publish_step() override { of_node_->publish_step(); }
   void end_step(std::int64_t step) override;
-  void unite() override;
+  void unite() override {
+    if (are_apart_) meet(/*ends_period=*/false);
+  }
   void average(std::span<const at::Tensor> tensors) override;
-  std::vector<Piece> state() const override;
-  void load(std::span<const Piece> saved) override;
+  std::vector<Piece> state() const override {
+    return outer_ ? outer_->state(pieces()) : std::vector<Piece>{};
+  }
+  void load(std::span<const Piece> saved) override {
+    if (outer_) outer_->load(pieces(), saved);
+  }
 
  private:
   /// Brings the pieces to the mean. `ends_period`: the outer step follows.

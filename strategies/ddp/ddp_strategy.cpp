@@ -12,13 +12,10 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/fields.h"
-#include "cxtrain/config/plan.h"
 #include "cxtrain/reduce/comm_hook.h"
 #include "cxtrain/reduce/gradient_hooks.h"
 #include "cxtrain/reduce/tensor_sync.h"
-#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/parameter_store.h"
-#include "ordered_exchange.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
 
@@ -61,15 +58,15 @@ std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int6
 }
 
 /// Gradients that a hook averages over all ranks, after backward.
-class HookedGradients final : public OrderedExchange {
+class HookedGradients final : public GradientExchange {
  public:
   /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
   HookedGradients(std::vector<NamedTensor> parameters, std::shared_ptr<AveragingHook> hook,
                   Communicator& communicator, World& world, TensorSync* buffers, bool find_unused_parameters)
-      : OrderedExchange(buffers),
-        parameters_(std::move(parameters)),
+      : parameters_(std::move(parameters)),
         hook_(std::move(hook)),
         world_(world),
+        buffers_(buffers),
         find_unused_parameters_(find_unused_parameters) {
     hook_->prepare(parameters_, communicator);
   }
@@ -96,29 +93,31 @@ class HookedGradients final : public OrderedExchange {
       }
       return;
     }
-    const bool skipped = std::find(touched.begin(), touched.end(), true) == touched.end();
+    const bool skipped = std::ranges::find(touched, true) == touched.end();
     if (untouched.empty() || skipped || std::exchange(warned_unused_, true)) return;
     warn_of_missing_gradients(untouched);
   }
-  std::string order() const override { return {}; }
-  void set_order(const std::string& /*lines*/) override {}
+  void bring_buffers() override {
+    if (buffers_ != nullptr) buffers_->broadcast();
+  }
   Stateful* memory() override { return hook_.get(); }
 
  private:
   std::vector<NamedTensor> parameters_;
   std::shared_ptr<AveragingHook> hook_;
   World& world_;
+  TensorSync* const buffers_;
   const bool find_unused_parameters_;
   bool is_complete_ = false;  ///< the gradients of this step
   bool warned_unused_ = false;
 };
 
 /// One exchange for the first steps of a training, and another one from then on.
-class SwitchedGradients final : public OrderedExchange, private Stateful {
+class SwitchedGradients final : public GradientExchange, private Stateful {
  public:
   /// `make_second` is called once, by all ranks at the same step, when `first` has ended.
-  SwitchedGradients(std::unique_ptr<OrderedExchange> first, std::int64_t first_steps,
-                    std::function<std::unique_ptr<OrderedExchange>()> make_second)
+  SwitchedGradients(std::unique_ptr<GradientExchange> first, std::int64_t first_steps,
+                    std::function<std::unique_ptr<GradientExchange>()> make_second)
       : current_(std::move(first)), first_steps_(first_steps), make_second_(std::move(make_second)) {}
 
   void zero_gradients() override {
@@ -170,10 +169,10 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
     of_second_.reset();
   }
 
-  std::unique_ptr<OrderedExchange> current_;
+  std::unique_ptr<GradientExchange> current_;
   const std::int64_t first_steps_;
-  std::function<std::unique_ptr<OrderedExchange>()> make_second_;  ///< empty after its call
-  std::int64_t steps_ = 0;                                         ///< of the training
+  std::function<std::unique_ptr<GradientExchange>()> make_second_;  ///< empty after its call
+  std::int64_t steps_ = 0;                                          ///< of the training
   /// What a saved training had, until the second exchange takes it.
   std::optional<StateDict> of_second_;
   std::string order_of_second_;
@@ -194,7 +193,7 @@ class DdpStrategy final : public ReplicatedStrategy {
   }
 
  private:
-  std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
+  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) override {
     const std::shared_ptr<CommHook> hook = context_->make_comm_hook ? context_->make_comm_hook() : nullptr;
     const auto* const rounding =
         gradients_leave_node() ? dynamic_cast<const RoundingHook*>(hook.get()) : nullptr;
@@ -216,7 +215,7 @@ class DdpStrategy final : public ReplicatedStrategy {
     if (averaging != nullptr) {
       return std::make_unique<SwitchedGradients>(
           std::move(exact), averaging->start(),
-          [this, parameters, averaging]() -> std::unique_ptr<OrderedExchange> {
+          [this, parameters, averaging]() -> std::unique_ptr<GradientExchange> {
             return std::make_unique<HookedGradients>(parameters, averaging, communicator(), context_->world,
                                                      buffers_of_steps(), args_.find_unused_parameters);
           });
@@ -224,15 +223,15 @@ class DdpStrategy final : public ReplicatedStrategy {
     if (ranks_update_apart()) {
       return std::make_unique<SwitchedGradients>(
           std::move(exact), args_.model_averaging_start,
-          [this, parameters, options]() -> std::unique_ptr<OrderedExchange> {
+          [this, parameters, options]() -> std::unique_ptr<GradientExchange> {
             return of_node(parameters, options);
           });
     }
     return exact;
   }
 
-  std::unique_ptr<OrderedExchange> of_node(const std::vector<NamedTensor>& parameters,
-                                           ReducerOptions options) {
+  std::unique_ptr<GradientExchange> of_node(const std::vector<NamedTensor>& parameters,
+                                            ReducerOptions options) {
     Communicator& node = ranks_of_own_node();
     options.overlap = options.overlap && node.overlaps();
     return std::make_unique<ReducedGradients>(parameters, node, context_->world, options,

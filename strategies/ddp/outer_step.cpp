@@ -1,6 +1,8 @@
 #include "outer_step.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -47,8 +49,8 @@ std::vector<Piece> OuterStep::state(std::span<const Piece> pieces) const {
 void OuterStep::load(std::span<const Piece> pieces, std::span<const Piece> saved) {
   start_.clear();
   momentum_.clear();
-  const bool has_start = std::any_of(saved.begin(), saved.end(),
-                                     [](const Piece& piece) { return piece.name.starts_with(kStart); });
+  const bool has_start =
+      std::ranges::any_of(saved, [](const Piece& piece) { return piece.name.starts_with(kStart); });
   if (!has_start) return;
   begin_at(pieces);
   fill_pieces(state(pieces), saved);

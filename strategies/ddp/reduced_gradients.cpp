@@ -10,11 +10,11 @@ namespace cxtrain {
 
 ReducedGradients::ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator,
                                    World& world, const ReducerOptions& options, TensorSync* buffers)
-    : OrderedExchange(buffers),
-      parameters_(std::move(parameters)),
+    : parameters_(std::move(parameters)),
       communicator_(communicator),
       world_(world),
-      options_(options) {
+      options_(options),
+      buffers_(buffers) {
   make_reducer();
 }
 
@@ -52,11 +52,6 @@ void ReducedGradients::complete() {
   saved_order_.clear();
   saved_exact_parameters_.reset();
   reducer_->finish();
-}
-
-void ReducedGradients::zero_gradients() {
-  if (reducer_->outdated()) make_reducer();
-  reducer_->zero_gradients();
 }
 
 std::string ReducedGradients::order() const {

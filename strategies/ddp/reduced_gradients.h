@@ -8,19 +8,23 @@
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/tensor_sync.h"
-#include "ordered_exchange.h"
+#include "cxtrain/state/stateful.h"
+#include "cxtrain/strategy/gradient_exchange.h"
 
 namespace cxtrain {
 
 /// Gradients that a reducer averages over all ranks. A hook may freeze parameters or unfreeze them; the next
 /// step then has a reducer of its own.
-class ReducedGradients final : public OrderedExchange, private Stateful {
+class ReducedGradients final : public GradientExchange, private Stateful {
  public:
   /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
   ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
                    const ReducerOptions& options, TensorSync* buffers);
 
-  void zero_gradients() override;
+  void zero_gradients() override {
+    if (reducer_->outdated()) make_reducer();
+    reducer_->zero_gradients();
+  }
   /// Throws TrainingError if a hook has unfrozen a parameter between two micro-batches of a step.
   void begin_backward(bool completes_step) override;
   void end_backward() override { reducer_->end_backward(); }
@@ -31,6 +35,9 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
     return reducer_->rehearse(messages);
   }
   std::vector<ConnectionUse> connections() const override { return communicator_.connections(); }
+  void bring_buffers() override {
+    if (buffers_ != nullptr) buffers_->broadcast();
+  }
   std::string order() const override;
   void set_order(const std::string& lines) override;
   /// Which gradients are rounded, if a step has shown that (`ReducerOptions::round_exposed_only`).
@@ -49,6 +56,7 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   Communicator& communicator_;
   World& world_;
   ReducerOptions options_;
+  TensorSync* const buffers_;
   std::unique_ptr<Reducer> reducer_;
   // Loaded from a saved training, and kept until the first step is complete: before that step hooks may
   // freeze and unfreeze parameters.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cxtrain/config/field.h"
-#include "cxtrain/config/network_way.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

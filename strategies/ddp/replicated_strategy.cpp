@@ -59,8 +59,9 @@ void ReplicatedStrategy::save(StateDict& state) const {
       state.make_section("buffers").set(buffer.name, buffer.tensor.clone());
   }
   for (std::size_t i = 0; i < exchanges().size(); ++i) {
-    state.set(order_key(i), exchange(i).order());
-    if (const Stateful* const memory = exchange(i).memory()) memory->save(state.make_section(memory_key(i)));
+    state.set(order_key(i), exchanges()[i]->order());
+    if (const Stateful* const memory = exchanges()[i]->memory())
+      memory->save(state.make_section(memory_key(i)));
   }
 }
 
@@ -69,15 +70,15 @@ void ReplicatedStrategy::load(const StateDict& state) {
     fill_pieces(whole_pieces(module_->all_buffers()), state.section("buffers").pieces());
   for (std::size_t i = 0; i < exchanges().size(); ++i) {
     // Another strategy saves no order.
-    if (state.has(order_key(i))) exchange(i).set_order(state.text(order_key(i)));
-    Stateful* const memory = exchange(i).memory();
+    if (state.has(order_key(i))) exchanges()[i]->set_order(state.text(order_key(i)));
+    Stateful* const memory = exchanges()[i]->memory();
     if (memory != nullptr && state.has_section(memory_key(i))) memory->load(state.section(memory_key(i)));
   }
 }
 
 bool ReplicatedStrategy::differs_between_ranks() const {
-  for (std::size_t i = 0; i < exchanges().size(); ++i) {
-    const Stateful* const memory = exchange(i).memory();
+  for (const auto& exchange : exchanges()) {
+    const Stateful* const memory = exchange->memory();
     if (memory != nullptr && memory->differs_between_ranks()) return true;
   }
   return has_own_buffers();

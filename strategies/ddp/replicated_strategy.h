@@ -3,13 +3,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/local_step.h"
-#include "ordered_exchange.h"
 #include "replicated_args.h"
 
 namespace cxtrain {
@@ -52,15 +50,8 @@ class ReplicatedStrategy : public LocalStrategy {
   /// call.
   Communicator& ranks_of_node();
 
-  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) final {
-    return make_ordered_exchange(targets);
-  }
-  virtual std::unique_ptr<OrderedExchange> make_ordered_exchange(
-      std::span<const OptimizerTarget> targets) = 0;
-
  private:
   bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
-  OrderedExchange& exchange(std::size_t i) const { return static_cast<OrderedExchange&>(*exchanges()[i]); }
 
   const ReplicatedArgs args_;
   bool whole_at_start_ = true;

@@ -14,6 +14,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/parameter_store.h"
 #include "metric_recorder.h"
@@ -55,12 +56,10 @@ class DpStrategy final : public Strategy, private GradientExchange {
           "strategy", "dp runs training_step on all replicas at once, and an optimizer cannot step within it",
           "use --strategy ddp for a model with manual optimization", MessageCode::conflicting_options);
     }
-    std::vector<std::unique_ptr<TrainedParameters>> trained;
-    for (const OptimizerTarget& target : targets) {
-      trained.push_back(std::make_unique<ParameterStore>(target.parameters, context_->precision,
-                                                         static_cast<GradientExchange&>(*this)));
-    }
-    return trained;
+    return transformed(targets, [this](const OptimizerTarget& target) -> std::unique_ptr<TrainedParameters> {
+      return std::make_unique<ParameterStore>(target.parameters, context_->precision,
+                                              static_cast<GradientExchange&>(*this));
+    });
   }
 
   StepResult step(StepPlan& plan) override {
@@ -126,8 +125,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     run_logged(training_draws_, chunks, [&](std::size_t i) {
       outputs[i] = forward_step(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
     });
-    std::vector<at::Tensor> losses;
-    for (const StepOutput& output : outputs) losses.push_back(output.loss);
+    const std::vector<at::Tensor> losses = transformed(outputs, &StepOutput::loss);
     const StepOutput whole{mean_loss(losses, chunks), joined_extras(outputs)};
     PhaseClock::enter(Phase::backward);
     if (step.first) {
@@ -141,7 +139,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     threads_->run(chunks.size(), [&](std::size_t i) {
       if (!losses[i].defined()) return;
       const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
-      backward(losses[i], step.loss_weight * share, step.scaler);
+      scaled_loss(losses[i], step.loss_weight * share, step.scaler).backward();
     });
     step.observer.after_backward();
     return whole;
@@ -237,11 +235,8 @@ class DpStrategy final : public Strategy, private GradientExchange {
                   const std::function<void(std::size_t)>& work) {
     std::vector<MetricRecorder> recorders(chunks.size());
     std::vector<MetricSink*> before(chunks.size());
-    std::vector<std::int64_t> samples;
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
+    for (std::size_t i = 0; i < chunks.size(); ++i)
       before[i] = replicas_[i].model->redirect_log(&recorders[i]);
-      samples.push_back(chunks[i].size);
-    }
     const auto give_back = [&] {
       for (std::size_t i = 0; i < chunks.size(); ++i) replicas_[i].model->redirect_log(before[i]);
     };
@@ -255,7 +250,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     give_back();
     merge_metrics(recorders);
     if (!before.empty() && before[0] != nullptr) {
-      log_means(recorders, samples, context_->device, *before[0]);
+      log_means(recorders, transformed(chunks, &Batch::size), context_->device, *before[0]);
     }
   }
 

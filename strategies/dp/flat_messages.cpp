@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -17,11 +18,9 @@ constexpr std::size_t kAlignment = 16;  // of the loads and stores of ATen's ker
 /// Of each device those that travel in a piece.
 std::vector<std::vector<at::Tensor>> members_of(PeerCommunicator::Tensors tensors,
                                                 const std::vector<std::size_t>& members) {
-  std::vector<std::vector<at::Tensor>> lists(tensors.size());
-  for (std::size_t m = 0; m < tensors.size(); ++m) {
-    for (const std::size_t member : members) lists[m].push_back(tensors[m][member]);
-  }
-  return lists;
+  return transformed(tensors, [&](const std::vector<at::Tensor>& list) {
+    return transformed(members, [&](std::size_t member) { return list[member]; });
+  });
 }
 
 }  // namespace
@@ -57,11 +56,11 @@ void FlatMessages::reduce(PeerCommunicator::Tensors tensors) {
 }
 
 void FlatMessages::plan(PeerCommunicator::Tensors tensors) {
-  std::vector<std::vector<Layout>> found(tensors.size());
-  for (std::size_t m = 0; m < tensors.size(); ++m) {
-    for (const at::Tensor& tensor : tensors[m])
-      found[m].push_back({tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()});
-  }
+  auto found = transformed(tensors, [](const std::vector<at::Tensor>& list) {
+    return transformed(list, [](const at::Tensor& tensor) {
+      return Layout{tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()};
+    });
+  });
   if (found == known_) return;
   known_.clear();
   pieces_.clear();
@@ -102,7 +101,7 @@ void FlatMessages::cut(const std::vector<at::Tensor>& tensors) {
 bool FlatMessages::lies_alike(PeerCommunicator::Tensors tensors, const Piece& piece) {
   if (piece.members.size() > 1) return false;
   const at::Tensor& first = tensors[0][piece.members[0]];
-  return first.is_non_overlapping_and_dense() && std::all_of(tensors.begin(), tensors.end(), [&](auto& list) {
+  return first.is_non_overlapping_and_dense() && std::ranges::all_of(tensors, [&](auto& list) {
            return list[piece.members[0]].strides() == first.strides();
          });
 }

@@ -48,14 +48,6 @@ void MetricRecorder::log(std::string_view name, const at::Tensor& value, const L
   entries_.push_back({std::string(name), 0, value.detach(), options, nullptr});
 }
 
-void MetricRecorder::log(std::string_view name, double value, const LogOptions& options) {
-  entries_.push_back({std::string(name), value, {}, options, nullptr});
-}
-
-void MetricRecorder::log(std::string_view name, Metric& metric, const LogOptions& options) {
-  entries_.push_back({std::string(name), 0, {}, options, &metric});
-}
-
 void MetricRecorder::refer_to(std::span<Metric* const> metrics) {
   for (Entry& entry : entries_) {
     if (entry.metric == nullptr) continue;

@@ -23,8 +23,12 @@ class MetricRecorder final : public MetricSink {
   };
 
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options) override;
-  void log(std::string_view name, double value, const LogOptions& options) override;
-  void log(std::string_view name, Metric& metric, const LogOptions& options) override;
+  void log(std::string_view name, double value, const LogOptions& options) override {
+    entries_.push_back({std::string(name), value, {}, options, nullptr});
+  }
+  void log(std::string_view name, Metric& metric, const LogOptions& options) override {
+    entries_.push_back({std::string(name), 0, {}, options, &metric});
+  }
 
   /// Replaces the replica's metrics by those of these names.
   void refer_to(std::span<Metric* const> metrics);

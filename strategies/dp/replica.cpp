@@ -8,21 +8,17 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr const char* kFactory = "trainer.set_replica_factory";
 
-std::vector<std::string> descriptions(const std::vector<NamedTensor>& tensors) {
-  std::vector<std::string> texts;
-  for (const NamedTensor& tensor : tensors) texts.push_back(describe(tensor));
-  return texts;
-}
-
 void require_same(const std::vector<NamedTensor>& primary, const std::vector<NamedTensor>& replica,
                   std::size_t index) {
-  const auto found = first_difference(descriptions(primary), descriptions(replica), "nothing further");
+  const auto found =
+      first_difference(transformed(primary, describe), transformed(replica, describe), "nothing further");
   if (!found) return;
   throw ConfigError(kFactory,
                     "made another model than the trained one: the trained model has `" + found->first +
@@ -118,7 +114,7 @@ void require_own_gradients(std::span<const Replica> replicas) {
       missing += (missing.empty() ? "" : ", ") + primary[i].name;
     }
     if (missing.empty()) continue;
-    if (std::none_of(own.begin(), own.end(), has_gradient)) {
+    if (std::ranges::none_of(own, has_gradient)) {
       throw TrainingError("dp: no gradient reached the parameters of replica " + std::to_string(r) +
                           ", though it computed a loss: its training_step works on another replica's "
                           "tensors; let it use its own members only (no globals, no captured pointer to the "

@@ -12,6 +12,7 @@
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/tensor/layout.h"
 #include "flat_messages.h"
@@ -49,11 +50,9 @@ class PeerExchange final : public ReplicaExchange {
   }
 
   void send_buffers(std::size_t) override {
-    std::vector<std::vector<at::Tensor>> tensors(replicas_.size());
-    for (std::size_t r = 0; r < replicas_.size(); ++r) {
-      for (const NamedTensor& buffer : replicas_[r].buffers) tensors[r].push_back(buffer.tensor);
-    }
-    buffers_.broadcast(tensors);
+    buffers_.broadcast(transformed(replicas_, [](const Replica& replica) {
+      return transformed(replica.buffers, &NamedTensor::tensor);
+    }));
   }
 
   void sum_gradients() override {
@@ -61,7 +60,7 @@ class PeerExchange final : public ReplicaExchange {
     std::vector<std::vector<at::Tensor>> gradients(replicas_.size());
     for (std::size_t i = 0; i < replicas_[0].parameters.size(); ++i) {
       const auto has_gradient = [i](const Replica& r) { return r.parameters[i].tensor.grad().defined(); };
-      if (std::none_of(replicas_.begin(), replicas_.end(), has_gradient)) continue;
+      if (std::ranges::none_of(replicas_, has_gradient)) continue;
       for (std::size_t r = 0; r < replicas_.size(); ++r) {
         at::Tensor& parameter = replicas_[r].parameters[i].tensor;
         if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
@@ -87,7 +86,7 @@ constexpr std::size_t kWorthThreads = 1 << 15;
 
 bool is_plain_memory(const std::vector<at::Tensor>& gradients) {
   const at::Tensor& first = gradients.front();
-  return std::all_of(gradients.begin(), gradients.end(), [&](const at::Tensor& gradient) {
+  return std::ranges::all_of(gradients, [&](const at::Tensor& gradient) {
     return gradient.layout() == at::kStrided && gradient.is_cpu() &&
            gradient.is_non_overlapping_and_dense() && gradient.strides() == first.strides() &&
            gradient.scalar_type() == first.scalar_type() && has_reduce_kernel(first.scalar_type());
@@ -204,7 +203,7 @@ std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& rep
                                                        ReplicaThreads& threads,
                                                        const StrategyContext& context) {
   const at::Device first = replicas[0].device;
-  if (std::all_of(replicas.begin(), replicas.end(), [&](const Replica& r) { return r.device == first; })) {
+  if (std::ranges::all_of(replicas, [&](const Replica& r) { return r.device == first; })) {
     return std::make_unique<SharedExchange>(replicas, threads);
   }
   for (std::size_t r = 0; r < replicas.size(); ++r) {
@@ -217,9 +216,8 @@ std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& rep
                         "name each GPU once", MessageCode::conflicting_options);
     }
   }
-  std::vector<at::Device> devices;
-  for (const Replica& replica : replicas) devices.push_back(replica.device);
-  return std::make_unique<PeerExchange>(replicas, context.accelerator->connect_peers(context.world, devices));
+  return std::make_unique<PeerExchange>(
+      replicas, context.accelerator->connect_peers(context.world, transformed(replicas, &Replica::device)));
 }
 
 }  // namespace cxtrain

@@ -53,7 +53,7 @@ void ReplicaThreads::stop() {
 void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t)>& work) {
   if (count == 0) return;
   const Job job{count, work, {}};
-  std::fill(errors_.begin(), errors_.end(), nullptr);
+  std::ranges::fill(errors_, nullptr);
   {
     // The caller's intra-op threads, cut down to one replica's share meanwhile.
     const int before = at::get_num_threads();

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <utility>
 
 namespace cxtrain {
 namespace {
@@ -65,8 +64,7 @@ SplitBackward::SplitBackward(std::span<const at::Tensor> outputs, std::span<cons
   for (const auto& [function, leads_to_one] : leads) {
     const edge_list& next = function->next_edges();
     const auto leads_elsewhere = [&](const Edge& edge) { return edge.is_valid() && !leads_to_input(edge); };
-    if (leads_to_one && std::any_of(next.begin(), next.end(), leads_elsewhere))
-      forks.push_back(function->getptr());
+    if (leads_to_one && std::ranges::any_of(next, leads_elsewhere)) forks.push_back(function->getptr());
   }
   edge_list wanted = ends;
   for (const std::shared_ptr<Function>& fork : forks) {

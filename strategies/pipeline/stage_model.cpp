@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
@@ -33,6 +32,39 @@ void broadcast_buffer(const at::Tensor& buffer, Communicator& ranks, int from) {
 }
 
 }  // namespace
+
+Blocks& blocks_of_chain(Trainable& module) {
+  if (module.chain() == nullptr)
+    throw ConfigError("trainer.strategy",
+                      "pipeline needs a model that is a chain of blocks, and this one is none",
+                      "derive the model from cxtrain::ChainModule, or use --strategy zero",
+                      MessageCode::conflicting_options);
+  return *module.blocks();
+}
+
+std::vector<BlockRange> parts_of_chain(const Blocks& chain, const PipelineArgs& args, int stages) {
+  const std::size_t blocks = chain.size();
+  const std::size_t parts = static_cast<std::size_t>(stages) * static_cast<std::size_t>(chunks_of(args));
+  if (!args.layout.empty()) {
+    std::size_t sum = 0;
+    for (const std::int64_t size : args.layout) sum += static_cast<std::size_t>(size);
+    if (args.layout.size() != parts || sum != blocks)
+      throw ConfigError(
+          "strategy.layout",
+          "has " + std::to_string(args.layout.size()) + " parts of " + std::to_string(sum) + " blocks, and " +
+              std::to_string(parts) + " parts of " + std::to_string(blocks) + " blocks are needed",
+          "leave the option out, and blocks are divided by their cost", MessageCode::conflicting_options);
+    return cut_by_sizes(args.layout);
+  }
+  if (parts > blocks)
+    throw ConfigError(
+        "strategy.stages",
+        std::to_string(parts) + " parts cannot be made of a model of " + std::to_string(blocks) + " blocks",
+        "use fewer stages: --strategy.stages " +
+            std::to_string(blocks / static_cast<std::size_t>(chunks_of(args))),
+        MessageCode::wrong_ranks);
+  return cut_by_cost(chain, parts);
+}
 
 StageModel::StageModel(Trainable& module, const Blocks& chain, const PipelineGrid& grid,
                        std::span<const BlockRange> parts)
@@ -59,32 +91,16 @@ StageModel::StageModel(Trainable& module, const Blocks& chain, const PipelineGri
   };
   for (const NamedTensor& parameter : module.all_parameters()) add(parameter, /*is_buffer=*/false);
   for (const NamedTensor& buffer : module.all_buffers()) add(buffer, /*is_buffer=*/true);
-  std::sort(entries_.begin(), entries_.end(),
-            [](const Entry& a, const Entry& b) { return a.named.name < b.named.name; });
-}
-
-void StageModel::connect(Communicator& world, Communicator& column) {
-  world_ = &world;
-  column_ = &column;
+  std::ranges::sort(entries_, {}, &Entry::name);
 }
 
 const StageModel::Entry& StageModel::entry(const std::string& name) const {
-  return *std::lower_bound(entries_.begin(), entries_.end(), name,
-                           [](const Entry& entry, const auto& wanted) { return entry.named.name < wanted; });
-}
-
-std::vector<NamedTensor> StageModel::own(std::vector<NamedTensor> parameters) const {
-  std::erase_if(parameters, [&](const NamedTensor& parameter) { return !is_own(parameter.name); });
-  return parameters;
+  return *std::ranges::lower_bound(entries_, name, {}, &Entry::name);
 }
 
 bool StageModel::is_own(const std::string& name) const {
   const std::vector<int>& stages = entry(name).stages;
-  return std::find(stages.begin(), stages.end(), grid_.stage()) != stages.end();
-}
-
-bool StageModel::is_first_owner(const std::string& name) const {
-  return entry(name).stages.front() == grid_.stage();
+  return std::ranges::find(stages, grid_.stage()) != stages.end();
 }
 
 void StageModel::release() {

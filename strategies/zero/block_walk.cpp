@@ -21,8 +21,6 @@ void BlockWalk::before_forward(std::size_t block) {
   enter_forward(block);
 }
 
-void BlockWalk::after_forward(std::size_t block) { model_.release(block); }
-
 void BlockWalk::walk_to(std::size_t block) {
   while (forward_ < block) {
     enter_forward(forward_);
@@ -34,11 +32,6 @@ void BlockWalk::enter_forward(std::size_t block) {
   model_.acquire(block);
   forward_ = block + 1;
   if (forward_ < blocks_.size()) model_.request(forward_);
-}
-
-void BlockWalk::end_forward() {
-  walk_to(blocks_.size());
-  blocks_.set_observer(nullptr);
 }
 
 void BlockWalk::begin_backward(ShardReducer& gradients) {
@@ -57,8 +50,6 @@ void BlockWalk::before_backward(std::size_t block) {
   enter_backward(block);
 }
 
-void BlockWalk::after_backward(std::size_t block) { model_.release(block); }
-
 void BlockWalk::walk_back_to(std::size_t block) {
   while (backward_ > block) {
     enter_backward(backward_ - 1);
@@ -72,7 +63,5 @@ void BlockWalk::enter_backward(std::size_t block) {
   if (block + 1 < blocks_.size()) gradients_->send_rows(model_.rows_from(block + 1));
   if (block > first_trained_) model_.request(block - 1);
 }
-
-void BlockWalk::end_backward() { walk_back_to(first_trained_); }
 
 }  // namespace cxtrain

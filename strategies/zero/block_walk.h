@@ -24,18 +24,21 @@ class BlockWalk final : private BlockObserver {
 
   void begin_forward();
   /// Goes through the blocks that no pass of this rank has reached. Collective, as all passes are.
-  void end_forward();
+  void end_forward() {
+    walk_to(blocks_.size());
+    blocks_.set_observer(nullptr);
+  }
   /// `gradients`: those of this backward.
   void begin_backward(ShardReducer& gradients);
-  void end_backward();
+  void end_backward() { walk_back_to(first_trained_); }
 
  private:
   /// Throws TrainingError if the step has run the block, or a block behind it.
   void before_forward(std::size_t block) override;
-  void after_forward(std::size_t block) override;
+  void after_forward(std::size_t block) override { model_.release(block); }
   /// Throws TrainingError if no parameter of the block, or of a block before it, is trained.
   void before_backward(std::size_t block) override;
-  void after_backward(std::size_t block) override;
+  void after_backward(std::size_t block) override { model_.release(block); }
   /// Goes forward through the blocks before `block`, as far as no pass has.
   void walk_to(std::size_t block);
   /// Goes backward through the blocks from the last one to `block`, as far as no pass has.

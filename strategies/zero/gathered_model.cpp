@@ -6,8 +6,6 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
-#include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -93,16 +91,15 @@ void GatheredModel::count_rows_of(const std::vector<NamedTensor>& parameters) {
     const auto is_counted = [&](std::size_t entry) {
       return counted.contains(entries_[entry].named.tensor.unsafeGetTensorImpl());
     };
-    if (std::any_of(row.entries().begin(), row.entries().end(), is_counted)) rows.push_back(&row);
+    if (std::ranges::any_of(row.entries(), is_counted)) rows.push_back(&row);
   }
   rows_from_.clear();
   for (std::size_t block = 0; block < rows_of_block_.size(); ++block) {
     const auto reaches_before = [&](const Row* row) {
-      return std::any_of(row->entries().begin(), row->entries().end(),
-                         [&](std::size_t entry) { return entries_[entry].first_block < block; });
+      return std::ranges::any_of(row->entries(),
+                                 [&](std::size_t entry) { return entries_[entry].first_block < block; });
     };
-    rows_from_.push_back(
-        static_cast<std::size_t>(std::find_if(rows.begin(), rows.end(), reaches_before) - rows.begin()));
+    rows_from_.push_back(static_cast<std::size_t>(std::ranges::find_if(rows, reaches_before) - rows.begin()));
   }
 }
 
@@ -186,24 +183,11 @@ void GatheredModel::leave(Row& row) {
   }
 }
 
-void GatheredModel::begin_pass() {
-  for (Slot& slot : slots_) slot.holds = nullptr;
-}
-
 void GatheredModel::request(std::size_t block) {
   for (const std::size_t i : rows_of_block_[block]) {
     Row& row = rows_[i];
     if (row.slot->holds != &row) gather(row);
   }
-}
-
-void GatheredModel::acquire(std::size_t block) {
-  request(block);  // all its rows, before the first wait
-  for (const std::size_t i : rows_of_block_[block]) use(rows_[i]);
-}
-
-void GatheredModel::release(std::size_t block) {
-  for (const std::size_t i : rows_of_block_[block]) leave(rows_[i]);
 }
 
 // ------------------------------------------------------------------ the model as a whole
@@ -245,7 +229,7 @@ void GatheredModel::keep_whole(const std::set<std::string>& names) {
     const auto changes = [&](std::size_t i) {
       return names.contains(entries_[i].named.name) != entries_[i].kept;
     };
-    if (std::none_of(row.entries().begin(), row.entries().end(), changes)) continue;
+    if (std::ranges::none_of(row.entries(), changes)) continue;
     const Held held(*this, row);
     for (const std::size_t i : row.entries()) {
       if (!changes(i)) continue;
@@ -266,8 +250,7 @@ void GatheredModel::visit(const std::function<void(const NamedTensor&)>& visit) 
   const at::NoGradGuard no_grad;
   std::vector<const Entry*> by_name;
   for (const Entry& entry : entries_) by_name.push_back(&entry);
-  std::sort(by_name.begin(), by_name.end(),
-            [](const Entry* a, const Entry* b) { return a->named.name < b->named.name; });
+  std::ranges::sort(by_name, [](const Entry* a, const Entry* b) { return a->named.name < b->named.name; });
   std::optional<Held> held;
   std::optional<std::size_t> row;
   for (const Entry* entry : by_name) {
@@ -299,29 +282,19 @@ std::vector<NamedTensor> GatheredModel::deal_out() {
   return dealt;
 }
 
-template <class Wanted>
-void GatheredModel::make_whole(const Wanted& wanted) {
-  const at::NoGradGuard no_grad;
-  for (Row& row : rows_) {
-    const auto changes = [&](std::size_t i) { return !entries_[i].kept && wanted(entries_[i]); };
-    if (std::none_of(row.entries().begin(), row.entries().end(), changes)) continue;
-    const Held held(*this, row);
-    for (const std::size_t i : row.entries()) {
-      if (!changes(i)) continue;
-      Entry& entry = entries_[i];
-      entry.kept = true;
-      entry.named.tensor.set_data(entry.whole.clone());
-    }
-  }
-}
-
 void GatheredModel::restore() {
-  make_whole([](const Entry&) { return true; });
+  std::set<std::string> all;
+  for (const Entry& entry : entries_) all.insert(entry.named.name);
+  keep_whole(all);
 }
 
 std::vector<Piece> GatheredModel::give_back_shards() {
-  // A tensor of one element cannot be hollow.
-  make_whole([](const Entry& entry) { return entry.named.tensor.numel() == 1; });
+  std::set<std::string> whole;
+  for (const Entry& entry : entries_) {
+    // A tensor of one element cannot be hollow.
+    if (entry.kept || entry.named.tensor.numel() == 1) whole.insert(entry.named.name);
+  }
+  keep_whole(whole);
   std::vector<Piece> shards;
   for (const Entry& entry : entries_) {
     if (entry.row && !entry.kept)
@@ -349,8 +322,8 @@ SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<Named
   const auto is_free = [&](std::size_t slot, std::size_t row) {
     const at::Tensor &own = first_of(row), &other = first_of(plan.largest[slot]);
     return own.scalar_type() == other.scalar_type() && own.device() == other.device() &&
-           std::none_of(of_slot[slot].begin(), of_slot[slot].end(),
-                        [&](std::size_t beside) { return together[row].contains(beside); });
+           std::ranges::none_of(of_slot[slot],
+                                [&](std::size_t beside) { return together[row].contains(beside); });
   };
   const auto growth = [&](std::size_t slot, std::size_t row) {
     return std::max<std::int64_t>(0, rows[row].elements() - rows[plan.largest[slot]].elements());

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -41,13 +40,20 @@ class GatheredModel {
 
   /// Begins a pass over the blocks. The shards may have changed since the pass before: no slot has values of
   /// them. Local.
-  void begin_pass();
+  void begin_pass() {
+    for (Slot& slot : slots_) slot.holds = nullptr;
+  }
   /// Begins to gather a block's parameters, which the next `acquire` needs.
   void request(std::size_t block);
   /// Makes a block's parameters whole.
-  void acquire(std::size_t block);
+  void acquire(std::size_t block) {
+    request(block);  // all its rows, before the first wait
+    for (const std::size_t i : rows_of_block_[block]) use(rows_[i]);
+  }
   /// Ends an `acquire`. Local.
-  void release(std::size_t block);
+  void release(std::size_t block) {
+    for (const std::size_t i : rows_of_block_[block]) leave(rows_[i]);
+  }
 
   /// Makes `rows_from` count the rows of these parameters only, as `rows_of` returns them. Local.
   void count_rows_of(const std::vector<NamedTensor>& parameters);
@@ -104,9 +110,6 @@ class GatheredModel {
   void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
                 std::span<const Piece> kept);
   void divide(Entry& entry);
-  /// Makes the divided parameters that `wanted` asks for whole on every rank, for good. Collective.
-  template <class Wanted>
-  void make_whole(const Wanted& wanted);
   void gather(Row& row);
   void use(Row& row);
   void leave(Row& row);

@@ -24,7 +24,7 @@ inline ParameterPlace parameter_place_of(const Plan& plan) {
   if (plan.world_size == 1 || !divides_parameters(plan)) return ParameterPlace::automatic;
   if (asked_place(plan) != ParameterPlace::automatic) return asked_place(plan);
   const std::vector<int> on_nodes = ranks_on_nodes(plan);
-  const bool neighbours = std::any_of(on_nodes.begin(), on_nodes.end(), [](int ranks) { return ranks > 1; });
+  const bool neighbours = std::ranges::any_of(on_nodes, [](int ranks) { return ranks > 1; });
   return plan.accelerator == "cpu" && neighbours ? ParameterPlace::automatic : ParameterPlace::all;
 }
 
@@ -45,7 +45,7 @@ inline std::optional<Problem> refuse_zero(const Plan& plan) {
   const char* const cure = "use --strategy.parameters all, or --strategy.stage 2";
   if (plan.accelerator == "gpu") return refuse("mapped is for host memory, and parameters lie on GPUs", cure);
   const std::vector<int> on_nodes = ranks_on_nodes(plan);
-  if (std::all_of(on_nodes.begin(), on_nodes.end(), [](int ranks) { return ranks == 1; }))
+  if (std::ranges::all_of(on_nodes, [](int ranks) { return ranks == 1; }))
     return refuse("mapped is for the ranks of a node, and every node has one rank only", cure);
   return std::nullopt;
 }

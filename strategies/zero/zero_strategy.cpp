@@ -17,7 +17,6 @@
 #include "cxtrain/config/fields.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/divided_rows.h"
-#include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/parameter_store.h"
 #include "cxtrain/trainer/module.h"
 #include "gathered_model.h"
@@ -183,7 +182,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
     return ReplicatedStrategy::training_step(step);
   }
 
-  std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
+  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) override {
     World& world = context_->world;
     for (const OptimizerTarget& target : targets) require_divisible(target);
     const std::vector<NamedTensor> parameters = parameters_of(targets);

@@ -11,8 +11,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cxtrain/base/current_step.h"
-#include "cxtrain/base/main_thread_stack.h"
 #include "cxtrain/base/process.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "cxtrain/callbacks/spike_detector.h"
+#include "cxtrain/callbacks/loss_spike.h"
 
 #include <cmath>
 #include <limits>

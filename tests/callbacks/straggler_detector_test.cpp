@@ -1,4 +1,4 @@
-#include "cxtrain/callbacks/straggler_detector.h"
+#include "cxtrain/callbacks/stragglers.h"
 
 #include <random>
 #include <vector>

@@ -7,7 +7,6 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/built_in.h"
-#include "cxtrain/cli/completion.h"
 #include "cxtrain/cli/help_topics.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/subcommands.h"

@@ -18,7 +18,7 @@
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/command_line.h"
-#include "cxtrain/cli/completion.h"
+#include "cxtrain/cli/help.h"
 #include "cxtrain/cli/report_command.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/data/digits_dataset.h"

@@ -1,4 +1,3 @@
-#include "cxtrain/cli/plan_memory.h"
 
 #include <torch/nn/modules/linear.h>
 

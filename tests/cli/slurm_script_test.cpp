@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cluster/slurm_time.h"

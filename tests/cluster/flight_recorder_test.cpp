@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cxtrain/base/current_step.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/watchdog.h"
 #include "support/catch.h"
 

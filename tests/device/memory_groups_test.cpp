@@ -1,4 +1,4 @@
-#include "cxtrain/device/memory_groups.h"
+#include "cxtrain/device/resources.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "cxtrain/device/numa.h"
+#include "cxtrain/device/core_share.h"
 
 #include <filesystem>
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <memory>
 
-#include "cxtrain/device/nvml_health.h"
 #include "device/fake_driver.h"
 #include "support/catch.h"
 

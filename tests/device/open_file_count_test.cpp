@@ -1,4 +1,4 @@
-#include "cxtrain/device/open_file_count.h"
+#include "cxtrain/device/resources.h"
 
 #include <fstream>
 

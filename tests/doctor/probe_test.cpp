@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cxtrain/device/memory_groups.h"
+#include "cxtrain/device/resources.h"
 #include "cxtrain/doctor/probe.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"

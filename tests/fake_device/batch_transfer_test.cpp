@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/batch_transfer.h"
+#include "cxtrain/trainer/device_loader.h"
 
 #include <ATen/ATen.h>
 

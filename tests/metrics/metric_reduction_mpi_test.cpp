@@ -1,4 +1,4 @@
-#include "cxtrain/metrics/metric_reduction.h"
+#include "cxtrain/metrics/model_metrics.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cxtrain/metrics/metric_reduction.h"
+#include "cxtrain/metrics/model_metrics.h"
 #include "metrics/cases.h"
 #include "support/mpi_world.h"
 

@@ -2,7 +2,7 @@
 #include <set>
 #include <vector>
 
-#include "cxtrain/metrics/metric_reduction.h"
+#include "cxtrain/metrics/model_metrics.h"
 #include "metrics/cases.h"
 #include "support/state_difference.h"
 

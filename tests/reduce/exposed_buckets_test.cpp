@@ -1,4 +1,4 @@
-#include "cxtrain/reduce/exposed_buckets.h"
+#include "cxtrain/reduce/buckets.h"
 
 #include <vector>
 

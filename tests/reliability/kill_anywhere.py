@@ -73,7 +73,7 @@ def kill_somebody(training, process, root):
     try:
         process.wait(DEADLINE)
     except subprocess.TimeoutExpired:
-        # The mpirun of Open MPI 4 may hang after its ranks have ended (launchers/unreaped_children.h).
+        # The mpirun of Open MPI 4 may hang after its ranks have ended (launchers/child_process.h).
         if training.processes(root):
             sys.exit(f"{root}: ranks outlive a rank that was killed")
         print(f"{root}: mpirun hangs", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cxtrain/report/file_loggers.h"
-#include "cxtrain/report/line_reader.h"
+#include "cxtrain/report/run_files.h"
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 

@@ -2,8 +2,6 @@
 
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/run_event.h"
-#include "cxtrain/report/config_lines.h"
-#include "cxtrain/report/event_times.h"
 #include "cxtrain/report/report_page.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/svg_chart.h"

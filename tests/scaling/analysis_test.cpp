@@ -4,8 +4,8 @@
 #include <functional>
 #include <random>
 
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/scaling/prediction.h"
 #include "cxtrain/scaling/study_report.h"
 #include "support/catch.h"

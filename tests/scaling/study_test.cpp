@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 

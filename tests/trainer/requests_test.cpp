@@ -1,12 +1,11 @@
 #include <cmath>
 #include <fstream>
 
-#include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/outside_requests.h"
 #include "cxtrain/callbacks/run_of_values.h"
 #include "cxtrain/callbacks/timer.h"
-#include "cxtrain/callbacks/wall_time.h"
-#include "cxtrain/cluster/job_end.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"

@@ -254,12 +254,12 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   const at::Tensor before = test::flat_parameters(bench.model).clone();
   Session session = bench.session(Stage::fit);
   session.open();
-  Tuner(session, bench.model, bench.data).tune();
+  tune(session);
   CHECK(session.context().tuned.batch_size == 32);  // all there is
   CHECK(session.context().tuned.lr.has_value());
   CHECK(bench.options == options);
   CHECK(at::equal(test::flat_parameters(bench.model), before));
-  CHECK(RunLoaders(session.context()).training(bench.data.train_dataloader())->num_batches() == 1);
+  CHECK(training_loader(session.context(), bench.data.train_dataloader())->num_batches() == 1);
   CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
   session.finish();
 }

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/set_thread_counts.h"
+#include "cxtrain/trainer/compute_settings.h"
 
 #include <ATen/Parallel.h>
 

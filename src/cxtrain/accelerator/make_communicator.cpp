@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/host_communicator.h"
 #include "cxtrain/comm/per_device_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
-#include "cxtrain/device/machines.h"
+#include "cxtrain/device/hardware.h"
 
 namespace cxtrain {
 namespace {
@@ -30,7 +31,7 @@ std::unique_ptr<Communicator> make_host_communicator(World& world, NetworkWay ne
 bool devices_are_shared(World& world, std::span<const c10::Device> devices, Accelerator& accelerator) {
   std::vector<std::string> own;
   run_agreed(world, [&] {
-    for (const c10::Device device : devices) own.push_back(accelerator.uuid(device));
+    own = transformed(devices, [&](c10::Device device) { return accelerator.uuid(device); });
   });
   const bool shared = gather_machines(world).shared;
   const std::vector<std::vector<std::string>> uuids =
@@ -67,8 +68,7 @@ std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c1
   };
   std::vector<PerDeviceCommunicator::Member> members;
   for (const c10::Device device : devices) {
-    const auto same = [&](const auto& member) { return member.device == device; };
-    if (std::any_of(members.begin(), members.end(), same)) continue;
+    if (std::ranges::find(members, device, &PerDeviceCommunicator::Member::device) != members.end()) continue;
     members.push_back({device, connect(device)});
   }
   if (members.size() == 1) return std::move(members[0].communicator);

@@ -12,7 +12,7 @@
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/config/network_way.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

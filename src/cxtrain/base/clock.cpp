@@ -5,9 +5,10 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <sstream>
 #include <string>
+
+#include "cxtrain/base/kernel_files.h"
 
 namespace cxtrain {
 
@@ -25,9 +26,7 @@ std::string date_text(double time, const char* format, bool utc) {
 
 double seconds_since_process_start() {
   // Field 22 of /proc/self/stat, in clock ticks since boot; the name in field 2 may hold spaces.
-  std::ifstream file("/proc/self/stat");
-  std::string line;
-  std::getline(file, line);
+  const std::string line = kernel_text("/proc/self/stat");
   const std::size_t after_name = line.rfind(')');
   if (after_name == std::string::npos) return 0;
   std::istringstream fields(line.substr(after_name + 2));

@@ -104,7 +104,7 @@ std::string shell_quoted(const std::string& word) {
     return std::isalnum(c) != 0 ||
            std::string_view("-_=./,:@%+").find(static_cast<char>(c)) != std::string_view::npos;
   };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

@@ -6,12 +6,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <boost/core/demangle.hpp>
+#include <cerrno>
 #include <charconv>
 #include <climits>
 #include <csignal>
@@ -19,9 +20,10 @@
 #include <ctime>
 #include <optional>
 #include <string_view>
+#include <thread>
 
-#include "cxtrain/base/current_step.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -191,6 +193,27 @@ bool is_handled_by_others(const struct sigaction& action) {
   return std::string_view(library.dli_fname).find("/libucs.so") == std::string_view::npos;
 }
 
+constexpr int kMaxFramesOfThread = 100;
+constexpr int kHandlersFrames = 2;  ///< the handler's own, and the one that the kernel puts there
+
+/// What the interrupted thread writes; -1: it has not been there.
+std::array<void*, kMaxFramesOfThread> thread_frames;
+std::atomic<int> thread_frames_taken{-1};
+
+void take_frames(int) {
+  const int error = errno;
+  thread_frames_taken = backtrace(thread_frames.data(), kMaxFramesOfThread);
+  errno = error;
+}
+
+std::string describe_frame(void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return formatted("%p", address);
+  const auto place = static_cast<const char*>(address) - static_cast<const char*>(info.dli_fbase);
+  return (info.dli_sname != nullptr ? boost::core::demangle(info.dli_sname) + " in " : "") +
+         formatted("%s +0x%tx", info.dli_fname, place);
+}
+
 }  // namespace
 
 void report_crashes(int rank) {
@@ -226,6 +249,28 @@ void report_crashes_to(const std::string& file) {
   if (next < 0) return;
   crash_reporter.path[file.copy(crash_reporter.path.data(), crash_reporter.path.size() - 1)] = '\0';
   crash_reporter.file = next;
+}
+
+std::string stack_of_main_thread(std::chrono::milliseconds patience) {
+  backtrace(thread_frames.data(), 1);  // the first call loads a library, which no handler may do
+  thread_frames_taken = -1;
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = take_frames;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGURG, &action, &before);
+  syscall(SYS_tgkill, getpid(), getpid(), SIGURG);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (thread_frames_taken < 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const int count = thread_frames_taken;
+  // A thread that answers later still finds a handler, or what was there before, which ignored it.
+  sigaction(SIGURG, &before, nullptr);
+  if (count < 0) return "the main thread does not answer";
+  std::string text = "the main thread is here:";
+  for (int i = kHandlersFrames; i < count; ++i)
+    text += "\n  " + describe_frame(thread_frames[static_cast<std::size_t>(i)]);
+  return text;
 }
 
 }  // namespace cxtrain

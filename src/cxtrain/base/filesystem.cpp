@@ -349,7 +349,7 @@ std::vector<std::string> RealFilesystem::list(const std::string& path) {
     names.push_back(entry->path().filename().string());
   }
   if (error) throw FileError("list", path, error.value());
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

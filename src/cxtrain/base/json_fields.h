@@ -17,8 +17,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/field_types.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/shallow_json.h"
+#include "cxtrain/base/text.h"
 
 /// JSON of structs that list their fields:
 ///
@@ -203,9 +203,8 @@ class Reader {
   template <class Enum>
   void read_word(Enum& value) const {
     const auto& words = ChoiceOf<Enum>::words;
-    const auto found = json_.is_string()
-                           ? std::find(words.begin(), words.end(), json_.template get<std::string>())
-                           : words.end();
+    const auto found =
+        json_.is_string() ? std::ranges::find(words, json_.template get<std::string>()) : words.end();
     expect(found != words.end(), "one of " + joined(words));
     value = static_cast<Enum>(found - words.begin());
   }

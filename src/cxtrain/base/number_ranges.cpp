@@ -46,4 +46,11 @@ std::vector<int> parse_ranges(std::string_view text) {
   return numbers;
 }
 
+std::optional<std::int64_t> number_of_digits(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size() || text[0] == '-') return std::nullopt;
+  return value;
+}
+
 }  // namespace cxtrain

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,5 +19,8 @@ std::vector<int> parse_ranges(std::string_view text);
 /// Returns the number at the beginning of `text`, and cuts the number off; -1 if `text` begins with no
 /// number.
 int take_number(std::string_view& text);
+
+/// A number of digits alone; absent: it is none, or too large.
+std::optional<std::int64_t> number_of_digits(std::string_view text);
 
 }  // namespace cxtrain

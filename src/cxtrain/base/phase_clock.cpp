@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "cxtrain/base/transformed.h"
+
 namespace cxtrain {
 
 PhaseClock* PhaseClock::running_ = nullptr;
@@ -53,16 +55,13 @@ void PhaseClock::close_step() noexcept {
 
 std::vector<double> PhaseClock::step_seconds(Phase phase) const {
   const double tick = clock_.seconds_of_a_tick();
-  std::vector<double> seconds;
-  for (const Row& row : rows_) seconds.push_back(tick * static_cast<double>(row[index(phase)]));
-  return seconds;
+  return transformed(rows_, [&](const Row& row) { return tick * static_cast<double>(row[index(phase)]); });
 }
 
 std::vector<double> PhaseClock::step_seconds() const {
   const double tick = clock_.seconds_of_a_tick();
-  std::vector<double> seconds;
-  for (const Row& row : rows_) seconds.push_back(tick * std::accumulate(row.begin(), row.end(), 0.0));
-  return seconds;
+  return transformed(rows_,
+                     [&](const Row& row) { return tick * std::accumulate(row.begin(), row.end(), 0.0); });
 }
 
 std::vector<double> PhaseClock::work_seconds(std::size_t most) const {

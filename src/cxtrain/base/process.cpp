@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <climits>
 #include <csignal>
 #include <filesystem>
@@ -14,6 +15,12 @@
 #include "cxtrain/base/stop_signals.h"
 
 namespace cxtrain {
+namespace {
+
+std::atomic<std::int64_t> current_step{-1};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "read by signals' handlers");
+
+}  // namespace
 
 void set_up_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -54,5 +61,8 @@ std::string hostname() {
   gethostname(name.data(), name.size() - 1);
   return name.data();
 }
+
+void CurrentStep::set(std::int64_t step) noexcept { current_step.store(step, std::memory_order_relaxed); }
+std::int64_t CurrentStep::get() noexcept { return current_step.load(std::memory_order_relaxed); }
 
 }  // namespace cxtrain

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace cxtrain {
@@ -28,5 +29,14 @@ std::string cuda_library_path();
 
 /// The name of this machine, as gethostname(2) gives it.
 std::string hostname();
+
+/// The training step that this process is in, for whoever reports what goes wrong, a signal's handler among
+/// them.
+class CurrentStep {
+ public:
+  /// `step`: optimizer steps done; -1: no training goes on.
+  static void set(std::int64_t step) noexcept;
+  static std::int64_t get() noexcept;
+};
 
 }  // namespace cxtrain

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hex.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

@@ -10,12 +10,20 @@
 #include "cxtrain/callbacks/progress.h"
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/timer.h"
+#include "cxtrain/reduce/comm_hook.h"
 #include "cxtrain/reduce/power_sgd.h"
-#include "cxtrain/reduce/rounding_hooks.h"
 #include "cxtrain/report/file_loggers.h"
 
 namespace cxtrain {
 namespace {
+
+/// Torch's bf16_compress_hook and fp16_compress_hook, by the dtype.
+template <at::ScalarType kDtype, bool kOnlyLate = false>
+class Rounding final : public RoundingHook {
+ public:
+  at::ScalarType dtype() const override { return kDtype; }
+  bool only_late() const override { return kOnlyLate; }
+};
 
 /// A name that the user's program has taken stays the program's.
 template <class Class>
@@ -46,10 +54,12 @@ void register_built_in(Registry& registry) {
   add<GpuMemoryMonitor>(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does");
   add<Timer>(registry, "timer", "stops after a time, as --max_time does");
   add<ProgressCallback>(registry, "progress_bar", "shows progress, as --enable_progress_bar does");
-  add<Bf16Hook>(registry, "bf16", "rounds gradients on their way to bfloat16; on CPUs between nodes only",
-                {});
-  add<Fp16Hook>(registry, "fp16", "rounds gradients on their way to float16; on CPUs between nodes only", {});
-  add<LateBf16Hook>(registry, "auto", "bf16 for gradients that would arrive after backward otherwise", {});
+  add<Rounding<at::kBFloat16>>(registry, "bf16",
+                               "rounds gradients on their way to bfloat16; on CPUs between nodes only", {});
+  add<Rounding<at::kHalf>>(registry, "fp16",
+                           "rounds gradients on their way to float16; on CPUs between nodes only", {});
+  add<Rounding<at::kBFloat16, /*only_late=*/true>>(
+      registry, "auto", "bf16 for gradients that would arrive after backward otherwise", {});
   add<PowerSgd>(registry, "powersgd", "sends matrices of low rank", PowerSgd::traits());
 }
 

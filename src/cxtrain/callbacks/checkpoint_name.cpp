@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <regex>
 
@@ -48,7 +47,7 @@ std::string checkpoint_name(const std::string& filename, const std::map<std::str
     name += formatted_value(value == values.end() ? 0 : value->second, match);
   }
   name += rest;
-  std::replace(name.begin(), name.end(), '/', '_');  // a metric may be called "loss/train"
+  std::ranges::replace(name, '/', '_');  // a metric may be called "loss/train"
   return name;
 }
 

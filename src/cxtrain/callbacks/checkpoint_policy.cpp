@@ -13,14 +13,6 @@ std::set<std::string> KeptCheckpoints::paths() const {
   return paths;
 }
 
-bool CheckpointPolicy::due_after_step(std::int64_t global_step) const {
-  return rules_.every_n_train_steps > 0 && global_step % rules_.every_n_train_steps == 0;
-}
-
-bool CheckpointPolicy::due_after_epoch(std::int64_t epoch) const {
-  return rules_.every_n_epochs > 0 && (epoch + 1) % rules_.every_n_epochs == 0;
-}
-
 std::optional<CheckpointPolicy::Decision> CheckpointPolicy::decide(const KeptCheckpoints& kept,
                                                                    std::optional<double> value,
                                                                    bool must_save) const {
@@ -49,9 +41,8 @@ bool CheckpointPolicy::makes_room(KeptCheckpoints& kept, double value) const {
     kept.best.clear();
     return true;
   }
-  const auto worst =
-      std::max_element(kept.best.begin(), kept.best.end(),
-                       [this](const auto& a, const auto& b) { return better(a.second, b.second); });
+  const auto worst = std::ranges::max_element(
+      kept.best, [this](const auto& a, const auto& b) { return better(a.second, b.second); });
   if (!better(value, worst->second)) return false;
   kept.best.erase(worst);
   return true;
@@ -59,9 +50,8 @@ bool CheckpointPolicy::makes_room(KeptCheckpoints& kept, double value) const {
 
 /// If another checkpoint is equally good, the best checkpoint so far stays the best.
 std::string CheckpointPolicy::best_of(const KeptCheckpoints& kept) const {
-  const auto best =
-      std::min_element(kept.best.begin(), kept.best.end(),
-                       [this](const auto& a, const auto& b) { return better(a.second, b.second); });
+  const auto best = std::ranges::min_element(
+      kept.best, [this](const auto& a, const auto& b) { return better(a.second, b.second); });
   const auto before = kept.best.find(kept.best_path);
   return before != kept.best.end() && before->second == best->second ? before->first : best->first;
 }

@@ -32,7 +32,7 @@ struct RankChecksums {
 std::vector<std::size_t> ranks_apart(const std::vector<RankChecksums>& ranks, std::size_t parameter) {
   std::vector<std::size_t> apart;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto alike = std::count_if(ranks.begin(), ranks.end(), [&](const auto& other) {
+    const auto alike = std::ranges::count_if(ranks, [&](const auto& other) {
       return other.checksums.at(parameter) == ranks[rank].checksums.at(parameter);
     });
     if (2 * static_cast<std::size_t>(alike) <= ranks.size()) apart.push_back(rank);
@@ -60,7 +60,7 @@ std::string names_of_ranks(const std::vector<RankChecksums>& ranks, const std::v
   std::vector<std::size_t> apart;
   std::size_t others = 0;
   for (std::size_t parameter = 0; parameter < names.size(); ++parameter) {
-    const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const RankChecksums& rank) {
+    const bool same = std::ranges::all_of(ranks, [&](const RankChecksums& rank) {
       return rank.checksums[parameter] == ranks[0].checksums[parameter];
     });
     if (same) continue;

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cxtrain/base/error.h"
-#include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/metrics/metric_store.h"
 
@@ -24,21 +22,9 @@ void EarlyStopping::begin() {
   stopped_for_.clear();
 }
 
-bool EarlyStopping::at_epoch_end(const Run& run) const {
-  return args_.check_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
-}
-
-void EarlyStopping::on_validation_end(Run& run) {
-  if (!run.progress().sanity_checking && !at_epoch_end(run)) check(run);
-}
-
-void EarlyStopping::on_train_epoch_end(Run& run) {
-  if (at_epoch_end(run) && run.progress().epoch_is_complete) check(run);
-}
-
 void EarlyStopping::check(Run& run) {
   const std::optional<double> value = run.metrics().last_of_all_ranks(args_.monitor, run.world());
-  if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + args_.monitor + "`");
+  if (!value) run.metrics().refuse_unlogged("early stopping monitors `" + args_.monitor + "`");
   if (args_.check_finite && !std::isfinite(*value))
     return stop(run, c10::str("early stopping: ", args_.monitor, " is ", *value));
   const bool better =
@@ -51,23 +37,6 @@ void EarlyStopping::check(Run& run) {
   if (++wait_ < args_.patience) return;
   stop(run, c10::str("early stopping: ", args_.monitor, " has not improved on ", best_, " for ", wait_,
                      " checks"));
-}
-
-void EarlyStopping::stop(Run& run, std::string reason) {
-  stopped_for_ = reason;
-  run.request_stop(std::move(reason), RequestedBy::all_ranks);
-}
-
-void EarlyStopping::setup(Run&, Stage stage) {
-  if (stage == Stage::fit) begin();
-}
-
-void EarlyStopping::on_train_start(Run& run) {
-  if (!stopped_for_.empty()) run.request_stop(stopped_for_, RequestedBy::all_ranks);
-}
-
-std::string EarlyStopping::state_key() const {
-  return "EarlyStopping{monitor: " + args_.monitor + ", mode: " + std::string(word_of(args_.mode)) + "}";
 }
 
 void EarlyStopping::on_save_checkpoint(StateDict& state) {

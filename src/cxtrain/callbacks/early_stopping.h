@@ -39,23 +39,38 @@ class EarlyStopping final : public Callback {
 
   bool monitors() const override { return true; }
   /// Another fit counts from its own first check, and trains although the fit before was stopped.
-  void setup(Run& run, Stage stage) override;
+  void setup(Run&, Stage stage) override {
+    if (stage == Stage::fit) begin();
+  }
   /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
   /// metrics.
-  void on_validation_end(Run& run) override;
-  void on_train_epoch_end(Run& run) override;
+  void on_validation_end(Run& run) override {
+    if (!run.progress().sanity_checking && !at_epoch_end(run)) check(run);
+  }
+  void on_train_epoch_end(Run& run) override {
+    if (at_epoch_end(run) && run.progress().epoch_is_complete) check(run);
+  }
   /// Requests the stop again that the resumed run had requested.
-  void on_train_start(Run& run) override;
+  void on_train_start(Run& run) override {
+    if (!stopped_for_.empty()) run.request_stop(stopped_for_, RequestedBy::all_ranks);
+  }
 
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;
-  std::string state_key() const override;
+  std::string state_key() const override {
+    return "EarlyStopping{monitor: " + args_.monitor + ", mode: " + std::string(word_of(args_.mode)) + "}";
+  }
 
  private:
   void begin();
-  bool at_epoch_end(const Run& run) const;
+  bool at_epoch_end(const Run& run) const {
+    return args_.check_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
+  }
   void check(Run& run);
-  void stop(Run& run, std::string reason);
+  void stop(Run& run, std::string reason) {
+    stopped_for_ = reason;
+    run.request_stop(std::move(reason), RequestedBy::all_ranks);
+  }
 
   Args args_;
   double best_ = 0;

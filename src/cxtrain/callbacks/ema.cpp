@@ -48,20 +48,13 @@ void Ema::setup(Run& run, Stage stage) {
 
 Ema::Ema(const Args& args) : args_(args) { require_fields(args_); }
 
-void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
-  swap_out();  // a validation that ended early, without its last hook
-}
-
 void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   if (run.progress().stepped && step >= args_.start_step && step % args_.every_n_steps == 0) update();
 }
 
 std::vector<at::Tensor> Ema::values() const {
-  std::vector<at::Tensor> values;
-  for (const Piece& piece : run_->progress().optimizers->pieces_in_model())
-    values.push_back(piece.values.detach());
-  return values;
+  return values_of(run_->progress().optimizers->pieces_in_model());
 }
 
 void Ema::update() {
@@ -87,8 +80,7 @@ void Ema::make_averages() {
 
 void Ema::write(const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> targets;
-  for (const Piece& piece : pieces()) targets.push_back(piece.values.detach());
+  const std::vector<at::Tensor> targets = values_of(pieces());
   if (!targets.empty()) at::_foreach_copy_(targets, values);
 }
 
@@ -115,9 +107,6 @@ void Ema::swap_out() {
   replace_by(own_);
   own_.clear();
 }
-
-void Ema::on_validation_start(Run&) { swap_in(); }
-void Ema::on_validation_end(Run&) { swap_out(); }
 
 void Ema::on_train_end(Run& run) {
   swap_out();

@@ -38,11 +38,13 @@ class Ema final : public Callback {
 
   /// Throws ConfigError if a rank keeps several replicas.
   void setup(Run& run, Stage stage) override;
-  void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_train_batch_start(Run&, const Batch&, std::int64_t) override {
+    swap_out();  // a validation that ended early, without its last hook
+  }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_validation_start(Run& run) override;
-  void on_validation_end(Run& run) override;
+  void on_validation_start(Run&) override { swap_in(); }
+  void on_validation_end(Run&) override { swap_out(); }
   void on_train_end(Run& run) override;
   void on_exception(Run& run, const std::exception& error) override;
   void on_save_checkpoint(StateDict& state) override;

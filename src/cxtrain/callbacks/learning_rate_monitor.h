@@ -8,7 +8,14 @@ namespace cxtrain {
 /// parameter groups: Lightning's LearningRateMonitor, with Lightning's names, on logging steps.
 class LearningRateMonitor final : public Callback {
  public:
-  void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
+    const std::int64_t every = run.progress().log_every_n_steps;
+    if (every <= 0 || (run.global_step() + 1) % every != 0) return;
+    for (const OptimizerRef* const optimizer : run.optimizers()) {
+      for (const LearningRate& rate : optimizer->learning_rates())
+        run.log("lr-" + rate.optimizer, rate.value);
+    }
+  }
   std::string state_key() const override { return "LearningRateMonitor"; }
 };
 

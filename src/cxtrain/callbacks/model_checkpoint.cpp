@@ -12,7 +12,6 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/checkpoint_name.h"
-#include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/config/fields.h"
@@ -110,9 +109,7 @@ void ModelCheckpoint::on_train_start(Run& run) {
     }
   }
   there = broadcast_value(run.world(), there);
-  const auto gone = [&](const std::string& path) {
-    return std::find(there.begin(), there.end(), path) == there.end();
-  };
+  const auto gone = [&](const std::string& path) { return std::ranges::find(there, path) == there.end(); };
   std::erase_if(kept_.best, [&](const auto& entry) { return gone(entry.first); });
   if (gone(kept_.last_path)) kept_.last_path.clear();
   if (gone(kept_.best_path)) kept_.best_path.clear();
@@ -128,10 +125,6 @@ void ModelCheckpoint::on_train_batch_end(Run& run, const StepOutput&, const Batc
   if (!by_clock || run.rank() != 0 || clock_.now() < next_by_clock_) return;
   clock_rang_ = true;
   run.request_checkpoint();
-}
-
-bool ModelCheckpoint::saves_at_epoch_end(const Run& run) const {
-  return args_.save_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
 }
 
 void ModelCheckpoint::on_validation_end(Run& run) {
@@ -230,7 +223,7 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
 std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there) const {
   const std::optional<double> value = run.metrics().last_of_all_ranks(args_.monitor, run.world());
   if (!value && has_to_be_there)
-    refuse_unlogged_metric(run, "checkpoints follow `" + args_.monitor + "` (--checkpoint.monitor)");
+    run.metrics().refuse_unlogged("checkpoints follow `" + args_.monitor + "` (--checkpoint.monitor)");
   if (!value || !std::isnan(*value)) return value;
   const double infinity = std::numeric_limits<double>::infinity();
   return args_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is

@@ -92,7 +92,9 @@ class ModelCheckpoint final : public Callback {
   };
 
   void trigger(Run& run, bool metrics_are_new);
-  bool saves_at_epoch_end(const Run& run) const;
+  bool saves_at_epoch_end(const Run& run) const {
+    return args_.save_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
+  }
   bool due_by_clock(Run& run);
   std::optional<double> monitored(Run& run, bool has_to_be_there) const;
   std::string choose_path(Run& run, std::int64_t epoch, const KeptCheckpoints& stays,

@@ -59,14 +59,6 @@ void ReportProgress::on_train_batch_end(Run& run, const StepOutput&, const Batch
   if (clock_.now() >= next_) report(run, batch_idx + 1, /*training=*/true);
 }
 
-void ReportProgress::on_train_end(Run& run) {
-  if (run.rank() == 0) report(run, run.progress().batch_idx, /*training=*/false);
-}
-
-void ReportProgress::on_exception(Run& run, const std::exception&) {
-  if (reports_) on_train_end(run);
-}
-
 void ReportProgress::report(Run& run, std::int64_t batches_done, bool training) {
   if (!target_) return;
   const double now = clock_.now(), lately = now - last_;

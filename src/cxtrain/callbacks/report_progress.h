@@ -24,8 +24,12 @@ class ReportProgress : public Callback {
   void on_train_start(Run& run) override;
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_train_end(Run& run) override;
-  void on_exception(Run& run, const std::exception& error) override;
+  void on_train_end(Run& run) override {
+    if (run.rank() == 0) report(run, run.progress().batch_idx, /*training=*/false);
+  }
+  void on_exception(Run& run, const std::exception&) override {
+    if (reports_) on_train_end(run);
+  }
 
  private:
   void report(Run& run, std::int64_t batches_done, bool training);

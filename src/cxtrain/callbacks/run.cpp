@@ -1,5 +1,7 @@
 #include "cxtrain/callbacks/run.h"
 
+#include <torch/nn/module.h>
+
 #include <utility>
 
 #include "cxtrain/base/class_name.h"

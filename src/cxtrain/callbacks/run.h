@@ -11,7 +11,6 @@
 #include <typeinfo>
 
 #include "cxtrain/base/stage.h"
-#include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/optimizer_ref.h"
@@ -27,6 +26,17 @@ struct Plan;
 class Filesystem;
 class MetricStore;
 class Strategy;
+
+/// Where a training stands. The order of the data is a pure function of (seed, epoch, batch), and schedules
+/// that follow no metric are one of (epoch, global_step).
+struct TrainState {
+  std::int64_t epoch = 0;        ///< epochs completed
+  std::int64_t batch = 0;        ///< micro-batches done in the current epoch
+  std::int64_t global_step = 0;  ///< optimizer steps done
+  std::int64_t samples = 0;      ///< trained on, over all ranks
+  bool validation_due = false;   ///< after the last batch: it was begun, and left for a signal
+  std::uint64_t seed = 0;
+};
 
 /// The running loop: an epoch of training, or an evaluation.
 struct Progress {

@@ -20,12 +20,18 @@ class Timer final : public Callback {
   /// Throws ConfigError for arguments outside of their ranges.
   explicit Timer(const Args& args);
   /// Another fit has the whole time again.
-  void setup(Run& run, Stage stage) override;
+  void setup(Run&, Stage stage) override {
+    if (stage != Stage::fit) return;
+    before_ = elapsed_ = 0;
+    asked_ = false;
+  }
   void on_train_start(Run&) override { began_ = clock_.now(); }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_save_checkpoint(StateDict& state) override;
-  void on_load_checkpoint(const StateDict& state) override;
+  void on_save_checkpoint(StateDict& state) override { state.set("elapsed_seconds", elapsed_); }
+  void on_load_checkpoint(const StateDict& state) override {
+    before_ = elapsed_ = state.real("elapsed_seconds");
+  }
   std::string state_key() const override { return "Timer"; }
 
  private:

@@ -251,7 +251,7 @@ std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::stri
     const std::string path = in_folder(folder, name);
     try {
       Manifest manifest = read_manifest(files, path);
-      const bool linked = std::any_of(found.begin(), found.end(), [&](const FoundCheckpoint& each) {
+      const bool linked = std::ranges::any_of(found, [&](const FoundCheckpoint& each) {
         return each.manifest.created == manifest.created && each.manifest.files == manifest.files;
       });
       if (!linked) found.push_back({path, std::move(manifest)});
@@ -259,7 +259,7 @@ std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::stri
       damaged.emplace_back(error.what());
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+  std::ranges::stable_sort(found, [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
     const auto progress = [](const Manifest& m) { return std::tuple(m.global_step, m.epoch, m.batch); };
     return progress(a.manifest) > progress(b.manifest);
   });

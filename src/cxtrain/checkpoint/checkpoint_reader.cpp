@@ -54,7 +54,7 @@ CheckpointReader::CheckpointReader(Filesystem& files, std::string path, Manifest
 const CheckpointReader::File& CheckpointReader::file(const std::string& name) {
   if (const auto open = open_.find(name); open != open_.end()) return open->second;
   const auto is_it = [&](const CheckpointFile& each) { return each.name == name; };
-  if (std::none_of(manifest_.files.begin(), manifest_.files.end(), is_it))
+  if (std::ranges::none_of(manifest_.files, is_it))
     throw CheckpointError("the checkpoint '" + path_ + "' has no file '" + name + "'");
   return open_.emplace(name, std::make_shared<const SafetensorsFile>(files_, path_ + "/" + name))
       .first->second;

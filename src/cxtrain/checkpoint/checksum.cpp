@@ -1,7 +1,8 @@
 #include "cxtrain/checkpoint/checksum.h"
 
-#include <iomanip>
-#include <sstream>
+#include <cinttypes>
+
+#include "cxtrain/base/text.h"
 
 // In the header, so that it is compiled for what the build is for.
 #define XXH_INLINE_ALL
@@ -20,9 +21,7 @@ void Checksum::add(std::string_view bytes) { XXH3_128bits_update(&state_->xxh3, 
 
 std::string Checksum::text() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh3);
-  std::ostringstream digits;
-  digits << std::hex << std::setfill('0') << std::setw(16) << hash.high64 << std::setw(16) << hash.low64;
-  return digits.str();
+  return formatted("%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
 std::string checksum_of(std::string_view bytes) {

@@ -5,7 +5,6 @@
 #include <c10/util/strides.h>
 #include <caffe2/serialize/inline_container.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <exception>

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/config/did_you_mean.h"
@@ -93,8 +93,8 @@ std::string rule_for_prefix(const Comparison& found) {
   };
   count(found.unexpected, found.missing, true);
   count(found.missing, found.unexpected, false);
-  const auto best = std::max_element(gains.begin(), gains.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto best =
+      std::ranges::max_element(gains, [](const auto& a, const auto& b) { return a.second < b.second; });
   return best == gains.end() ? "" : best->first;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <unordered_map>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"

@@ -198,7 +198,7 @@ std::string quoted_json(const std::string& text) {
 /// Sorts the entries by place, and throws CheckpointError with the reason where they do not cover the
 /// `data_bytes` of data exactly.
 void check_places(std::vector<SafetensorsEntry>& entries, std::uint64_t data_bytes) {
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+  std::ranges::stable_sort(entries, [](const auto& a, const auto& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   std::uint64_t end = 0;
@@ -246,7 +246,7 @@ std::pair<std::uint64_t, SafetensorsDirectory> read_header(const ReadableFile& f
 }  // namespace
 
 void sort_for_alignment(std::vector<NamedTensor>& tensors) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
+  std::ranges::stable_sort(tensors, [](const NamedTensor& a, const NamedTensor& b) {
     return a.tensor.element_size() > b.tensor.element_size();
   });
 }

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/state_json.h"

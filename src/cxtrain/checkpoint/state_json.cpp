@@ -2,14 +2,14 @@
 
 #include <bit>
 #include <charconv>
+#include <cinttypes>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hex.h"
 #include "cxtrain/base/shallow_json.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -61,9 +61,7 @@ Json json_of(bool value) { return value; }
 Json json_of(std::int64_t value) { return value; }
 Json json_of(double value) {
   if (std::isfinite(value)) return value;
-  std::ostringstream bits;
-  bits << std::hex << std::bit_cast<std::uint64_t>(value);
-  return {{kReal, bits.str()}};
+  return {{kReal, formatted("%" PRIx64, std::bit_cast<std::uint64_t>(value))}};
 }
 Json json_of(const std::string& value) {
   return is_utf8(value) ? Json(value) : Json{{kBytes, hex_of(value)}};

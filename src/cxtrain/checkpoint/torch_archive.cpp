@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/checkpoint/pickle.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
 #include "cxtrain/checkpoint/zip_directory.h"
@@ -283,9 +284,7 @@ class TensorFinder {
   }
 
   std::vector<std::int64_t> integers(Pickle::Id sequence) const {
-    std::vector<std::int64_t> numbers;
-    for (const Pickle::Id id : pickle_[sequence].items) numbers.push_back(pickle_[id].integer);
-    return numbers;
+    return transformed(pickle_[sequence].items, [this](Pickle::Id id) { return pickle_[id].integer; });
   }
 
   /// That all of its elements lie in its storage, each in a place of its own, and the storage in the archive.
@@ -299,7 +298,7 @@ class TensorFinder {
       refuse("has a storage that is cut short");
     if (place.shape.size() != place.strides.size() || place.shape.size() > kMaxDimensionsStored)
       refuse("has a shape that is none");
-    const bool is_empty = std::find(place.shape.begin(), place.shape.end(), 0) != place.shape.end();
+    const bool is_empty = std::ranges::find(place.shape, 0) != place.shape.end();
     // Of an empty tensor LibTorch multiplies the other sizes for its strides.
     const std::int64_t most = is_empty ? std::numeric_limits<std::int64_t>::max() : place.storage_elements;
     std::int64_t count = 1, last = place.offset;

@@ -2,7 +2,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <optional>
 #include <span>
 #include <string_view>
 

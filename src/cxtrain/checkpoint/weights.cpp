@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 
 #include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"

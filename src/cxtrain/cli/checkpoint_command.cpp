@@ -7,8 +7,9 @@
 #include <ostream>
 #include <sstream>
 
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/compare_weights.h"
@@ -269,15 +270,12 @@ CommandWords read_words(const CheckpointAction& action, std::span<const std::str
 }  // namespace
 
 std::vector<std::string> checkpoint_actions() {
-  std::vector<std::string> names;
-  for (const CheckpointAction& action : kCheckpointActions) names.push_back(action.name);
-  return names;
+  return transformed(kCheckpointActions, &CheckpointAction::name);
 }
 
 int run_checkpoint_command(std::span<const char* const> words, Filesystem& files, std::ostream& out) {
   std::vector<std::string> rest(words.begin(), words.end());
-  if (std::any_of(rest.begin(), rest.end(),
-                  [](const auto& word) { return word == "--help" || word == "-h"; }))
+  if (std::ranges::any_of(rest, [](const auto& word) { return word == "--help" || word == "-h"; }))
     return out << checkpoint_help(), 0;
   const CheckpointAction& action = find_action(rest.empty() ? "" : rest.front());
   try {

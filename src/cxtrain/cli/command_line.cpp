@@ -5,11 +5,12 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/config/did_you_mean.h"
-#include "cxtrain/config/option_key.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
@@ -75,8 +76,7 @@ class Lexer {
       return;
     }
     have_subcommand_ = true;
-    std::vector<std::string> names;
-    for (const Subcommand& subcommand : subcommands()) names.push_back(subcommand.name);
+    const auto names = transformed(subcommands(), &Subcommand::name);
     const bool is_first_word_only = find_subcommand(word) != nullptr;
     problems_.push_back({word, "there is no such subcommand",
                          is_first_word_only ? "put it first" : did_you_mean_or_known(word, names),
@@ -198,7 +198,7 @@ void refuse_plugins_of_others(const std::string& file, std::vector<Setting>& set
                               std::vector<Problem>& problems) {
   Filesystem& files = real_filesystem();
   if (!files.status(file) || belongs_to_this_user(files, file)) return;
-  const auto first = std::find_if(settings.begin(), settings.end(), is_plugin);
+  const auto first = std::ranges::find_if(settings, is_plugin);
   if (first == settings.end()) return;
   problems.push_back({first->written, "the file belongs to another user, and a plugin is code that would run",
                       "name the plugin on the command line (--plugin), or copy the file",

@@ -16,6 +16,8 @@
 /// The subcommands that print something and train nothing.
 namespace cxtrain {
 
+class Module;
+
 /// What `cxtrain_mpi plan` would do with these options: for the hardware of the file or of this machine, and
 /// for the ranks of --ranks, --ranks-per-node, else as if started alone. Needs no GPU and no MPI. Unreadable
 /// files and impossible numbers of ranks are in Plan::errors. `strategies`: see `resolve`.
@@ -25,6 +27,10 @@ struct ResolvedPlan {
   std::optional<CostEstimate> estimate = {};  ///< with --estimate
 };
 ResolvedPlan make_plan(const Options& options, const KnownStrategies& strategies);
+
+/// Fills in the memory that each rank of a plan without errors needs, and appends an error for a device that
+/// has less, or a model that the strategy cannot train. `model`: built under `ShapesOnly`, which still lives.
+void fill_in_memory(Plan& plan, const Hardware& hardware, const Options& options, Module& model);
 
 /// Prints a plan, as a table or with --json as JSON. `problems`: what was refused before it came to a plan
 /// (options, files, components); they become errors of the plan, with JSON, and are thrown together with its

@@ -1,5 +1,3 @@
-#include "cxtrain/cli/completion.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -7,8 +5,10 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cli/checkpoint_command.h"
+#include "cxtrain/cli/help.h"
 #include "cxtrain/cli/help_topics.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
@@ -26,7 +26,7 @@ bool is_plain(const std::string& word) {
 
 bool is_kind_of_value(const std::string& word) {
   constexpr std::array kKinds{"N", "X", "TEXT", "TIME", "PATH", "LIST"};
-  return std::find(kKinds.begin(), kKinds.end(), word) != kKinds.end();
+  return std::ranges::find(kKinds, word) != kKinds.end();
 }
 
 /// The words of "auto|cpu|gpu"; none for "N", "PATH" and other kinds of values.
@@ -93,18 +93,6 @@ void add_component_words(const std::vector<ComponentSection>& sections, Completa
   }
 }
 
-std::vector<std::string> names_of_subcommands() {
-  std::vector<std::string> names;
-  for (const Subcommand& subcommand : subcommands()) names.push_back(subcommand.name);
-  return names;
-}
-
-std::vector<std::string> names_of_topics() {
-  std::vector<std::string> names;
-  for (const HelpTopic& topic : help_topics()) names.push_back(topic.name);
-  return names;
-}
-
 /// A text in single quotes, on one line.
 std::string quoted(const std::string& text) {
   std::string result = "'";
@@ -126,7 +114,7 @@ std::string cases(const Completable& words, const std::string& function) {
   for (const auto& [option, values] : words.values) text += line(option, values);
   for (const std::string& option : words.files)
     text += "    " + option + ") " + function + "_files; return ;;\n";
-  text += line("help", names_of_topics());
+  text += line("help", transformed(help_topics(), &HelpTopic::name));
   text += line("completion", {"bash", "zsh"});
   text += line("checkpoint", checkpoint_actions());
   return text + "  esac\n";
@@ -146,8 +134,9 @@ std::string bash_script(const std::string& program, const std::string& function,
          "  elif [[ $previous == = ]]; then\n    previous=${COMP_WORDS[COMP_CWORD-2]}\n  fi\n"
          "  case $previous in\n" +
          cases(words, function) + "  if [[ $current == -* ]]; then\n    " + function + "_words" + options +
-         "\n  else\n    " + function + "_words " + joined(names_of_subcommands(), " ") +
-         "\n  fi\n}\ncomplete -o default -F " + function + " " + program + "\n";
+         "\n  else\n    " + function + "_words " +
+         joined(transformed(subcommands(), &Subcommand::name), " ") + "\n  fi\n}\ncomplete -o default -F " +
+         function + " " + program + "\n";
 }
 
 std::string zsh_script(const std::string& program, const std::string& function, const Completable& words) {

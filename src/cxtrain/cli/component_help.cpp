@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
@@ -58,11 +59,9 @@ std::vector<ComponentSection> component_sections(Registry& registry, const Optio
 }
 
 std::string component_named_by(const Options& options, const ComponentSection& section) {
-  if (section.option == "strategy") {
-    std::vector<std::string> strategies;
-    for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
-    return named_strategy(options.trainer, strategies).value_or("");
-  }
+  if (section.option == "strategy")
+    return named_strategy(options.trainer, transformed(section.components, &NamedComponent::name))
+        .value_or("");
   const auto components = component_table();
   const auto found = std::ranges::find(components, section.option, &ComponentEntry::key);
   return found != components.end() && found->name != nullptr ? found->name(options) : "";

@@ -4,8 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "cxtrain/base/joined.h"
-#include "cxtrain/base/log.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/name_map.h"
@@ -78,7 +77,7 @@ Components load_components(Registry& registry, const Options& options, std::vect
   } else if (attempt("model", problems, [&] { loader.require(Module::kKind, options.model.name); })) {
     const auto& specs = registry.require(Module::kKind, options.model.name).arguments;
     for (const ArgumentSpec& spec : specs) {
-      if (std::find(of_all.begin(), of_all.end(), spec.name) == of_all.end()) continue;
+      if (std::ranges::find(of_all, spec.name) == of_all.end()) continue;
       problems.push_back(
           {"model." + spec.name,
            "is an option of all models, and `" + options.model.name + "` has an argument of this name",

@@ -7,7 +7,6 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/registry.h"
-#include "cxtrain/report/metric_logger.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/module.h"
 

@@ -7,7 +7,6 @@
 #include <torch/headeronly/version.h>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/process.h"
 #include "cxtrain/data/image_file.h"
 #include "cxtrain/doctor/gather.h"
 #include "cxtrain/doctor/probe.h"

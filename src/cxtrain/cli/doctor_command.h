@@ -3,9 +3,7 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
-#include <vector>
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"

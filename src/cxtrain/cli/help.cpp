@@ -63,8 +63,8 @@ bool is_named(const HelpSource& source, const ComponentSection& section, const N
   if (!is_repeatable_section(section.option))
     return component.name == component_named_by(source.options, section);
   const auto& listed = section.option == "callbacks" ? source.options.callbacks : source.options.loggers;
-  return std::any_of(listed.begin(), listed.end(),
-                     [&](const NamedOptions& one) { return one.registered_name() == component.name; });
+  return std::ranges::any_of(
+      listed, [&](const NamedOptions& one) { return one.registered_name() == component.name; });
 }
 
 /// Every component, with the arguments of those that the options name, or of all.
@@ -256,7 +256,7 @@ std::string help_on(const std::string& word, const HelpSource& source) {
   }
   if (find_subcommand(word) != nullptr) return subcommand_help(word, source);
   std::string key = word.substr(word.starts_with("--") ? 2 : 0);
-  std::replace(key.begin(), key.end(), '-', '_');
+  std::ranges::replace(key, '-', '_');
   if (const OptionEntry* entry = find_option(key)) {
     const OptionEntry* canonical = find_option(entry->canonical);
     return option_page(canonical != nullptr ? *canonical : *entry, source);

@@ -37,4 +37,8 @@ std::string help_on(const std::string& word, const HelpSource& source);
 /// `help reference`: everything as one page of Markdown (docs/reference.md).
 std::string reference_page(const HelpSource& source);
 
+/// A script for `bash` or `zsh` that completes subcommands, options, names of components and the values of
+/// options that have a few: `source <(cxtrain_mpi completion bash)`. Throws ConfigError for another shell.
+std::string completion_script(const std::string& shell, const HelpSource& source);
+
 }  // namespace cxtrain

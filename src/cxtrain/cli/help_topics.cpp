@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cxtrain/base/message_code.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 
@@ -52,12 +53,9 @@ std::span<const Meaning> exit_statuses() {
 }
 
 std::span<const Meaning> error_codes() {
-  static const std::vector<Meaning> kCodes = [] {
-    std::vector<Meaning> codes;
-    for (const MessageKind& kind : message_kinds())
-      codes.push_back({std::string(kind.name), std::string(kind.meaning)});
-    return codes;
-  }();
+  static const std::vector<Meaning> kCodes = transformed(message_kinds(), [](const MessageKind& kind) {
+    return Meaning{std::string(kind.name), std::string(kind.meaning)};
+  });
   return kCodes;
 }
 

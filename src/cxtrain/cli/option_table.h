@@ -35,8 +35,6 @@ struct OptionEntry {
 
 /// All options, in the order of --help.
 std::span<const OptionEntry> option_table();
-/// Lightning's other names of options and arguments (option_table_deprecated.cpp); a part of the table.
-std::vector<OptionEntry> deprecated_names();
 
 /// The key as a command line has it: "max_epochs" for "trainer.max_epochs".
 std::string short_key(const OptionEntry& entry);

@@ -6,8 +6,7 @@ namespace cxtrain {
 namespace {
 
 NamedOptions& entry_of(std::vector<NamedOptions>& list, const std::string& name) {
-  const auto known =
-      std::find_if(list.begin(), list.end(), [&](const auto& each) { return each.name == name; });
+  const auto known = std::ranges::find_if(list, [&](const auto& each) { return each.name == name; });
   if (known != list.end()) return *known;
   return list.emplace_back(NamedOptions{name, {}});
 }
@@ -54,8 +53,8 @@ bool switches_early_stopping_off(const Setting& setting) {
 }  // namespace
 
 bool is_repeatable_section(std::string_view key) {
-  return std::any_of(kRepeatableComponents.begin(), kRepeatableComponents.end(),
-                     [&](const RepeatableComponents& listed) { return key == listed.key; });
+  return std::ranges::any_of(kRepeatableComponents,
+                             [&](const RepeatableComponents& listed) { return key == listed.key; });
 }
 
 bool is_repeatable_component(std::string_view key) {
@@ -64,7 +63,7 @@ bool is_repeatable_component(std::string_view key) {
 }
 
 bool is_name_of_repeatable_component(std::string_view key) {
-  return is_repeatable_component(key) && std::count(key.begin(), key.end(), '.') == 1;
+  return is_repeatable_component(key) && std::ranges::count(key, '.') == 1;
 }
 
 std::string canonical_repeatable_key(const std::string& key) {

@@ -10,11 +10,9 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/launch_environment.h"
-#include "cxtrain/config/option_key.h"
-#include "cxtrain/config/signal_number.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
-#include "cxtrain/report/saved_rows.h"
 #include "cxtrain/trainer/resume.h"
 
 namespace cxtrain {
@@ -39,9 +37,8 @@ void read_restart_point(Filesystem& files, const Options& options, const Plan& p
     point.step = found[0].manifest.global_step;
     point.samples = found[0].manifest.global_batch / plan.accumulate_grad_batches;
     // Several may be of the same step.
-    const auto before = std::find_if(found.begin(), found.end(), [&](const FoundCheckpoint& each) {
-      return each.manifest.global_step < point.step;
-    });
+    const auto before = std::ranges::find_if(
+        found, [&](const FoundCheckpoint& each) { return each.manifest.global_step < point.step; });
     if (before != found.end()) point.before = before->path;
   }
   constexpr std::uint64_t kMaxSummaryBytes = 1 << 24;
@@ -77,7 +74,7 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
       list += device.substr(device.find(':') + 1) + ",";  // of "cuda:3"
   }
   // The last comma stays for one device: "3" would be a number of them.
-  if (std::count(list.begin(), list.end(), ',') > 1) list.pop_back();
+  if (std::ranges::count(list, ',') > 1) list.pop_back();
   return list;
 }
 

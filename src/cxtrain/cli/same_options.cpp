@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/cluster/exchange.h"
@@ -23,7 +23,7 @@ using OptionValues = std::map<std::string, std::string>;
 bool may_differ(std::string_view key) {
   constexpr std::array<std::string_view, 4> kPlaces{"data.path", "model.weights", "plugin",
                                                     "trainer.default_root_dir"};
-  return std::find(kPlaces.begin(), kPlaces.end(), key) != kPlaces.end();
+  return std::ranges::find(kPlaces, key) != kPlaces.end();
 }
 
 void add_arguments(OptionValues& values, const std::string& prefix,
@@ -58,7 +58,7 @@ std::string values_by_rank(const std::vector<OptionValues>& ranks, const std::st
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto found = ranks[rank].find(key);
     const std::string value = found == ranks[rank].end() ? "none" : found->second;
-    if (std::find(seen.begin(), seen.end(), value) != seen.end()) continue;
+    if (std::ranges::find(seen, value) != seen.end()) continue;
     seen.push_back(value);
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) + " has " + shortened(value, 80);
   }

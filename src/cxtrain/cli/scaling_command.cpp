@@ -11,9 +11,10 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/sha256.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
@@ -22,7 +23,6 @@
 #include "cxtrain/cli/slurm_submission.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_allocation.h"
-#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/device/core_share.h"
@@ -119,8 +119,7 @@ BatchJobs read_fit_options(Study& study, ScalingRequest& request) {
   study.config_sha256 = digest_of_files(tokens.config_files);
   BatchJobs jobs{command.options.batch_job, {}};
   std::vector<Setting> settings = last_of_each(tokens.settings);
-  std::stable_sort(settings.begin(), settings.end(),
-                   [](const Setting& a, const Setting& b) { return a.key < b.key; });
+  std::ranges::stable_sort(settings, {}, &Setting::key);
   for (const Setting& setting : settings) {
     if (study.mode == ScalingMode::strong && setting.key == "data.batch_size")
       continue;  // each size has its own
@@ -269,10 +268,9 @@ void continue_study(Study& study, const std::string& folder, Filesystem& files) 
     throw ConfigError("out", "the study in " + folder + " " + difference, "use another folder",
                       MessageCode::conflicting_options);
   for (const StudySize& size : before->sizes) {
-    if (std::find(study.sizes.begin(), study.sizes.end(), size) == study.sizes.end())
-      study.sizes.push_back(size);
+    if (std::ranges::find(study.sizes, size) == study.sizes.end()) study.sizes.push_back(size);
   }
-  std::sort(study.sizes.begin(), study.sizes.end());
+  std::ranges::sort(study.sizes);
   study.rounds = std::max(study.rounds, before->rounds);
 }
 
@@ -321,8 +319,8 @@ int measure(const Study& study, const Study& part, const ScalingRequest& request
   const StudyResult result = collect(study, request.folder, files);
   if (status != 0) return status;
   print_result(result, request, out);
-  const bool failed = std::any_of(result.sizes.begin(), result.sizes.end(),
-                                  [](const SizeResult& size) { return !size.failures.empty(); });
+  const bool failed =
+      std::ranges::any_of(result.sizes, [](const SizeResult& size) { return !size.failures.empty(); });
   return static_cast<int>(failed ? ExitCode::failure : ExitCode::done);
 }
 
@@ -376,8 +374,8 @@ int run_predictions(ScalingRequest& request, Filesystem& files, std::ostream& ou
   if (!request.network.empty()) network = read_network(files, request.network);
   const Forecast found = predict(read_result(files, request.folder), to, network);
   out << (request.json ? text_of_json(json_of(found)) + "\n" : printable(to_text(found)));
-  const bool refused = std::any_of(found.sizes.begin(), found.sizes.end(),
-                                   [](const SizeForecast& each) { return !each.refusal.empty(); });
+  const bool refused =
+      std::ranges::any_of(found.sizes, [](const SizeForecast& each) { return !each.refusal.empty(); });
   return static_cast<int>(refused ? ExitCode::refused : ExitCode::done);
 }
 

@@ -1,6 +1,9 @@
 #include "cxtrain/cli/scaling_request.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
 #include <string_view>
 
 #include "cxtrain/cli/help_page.h"
@@ -11,87 +14,71 @@
 namespace cxtrain {
 namespace {
 
-/// The words of a command line, each option with its value.
-class WordReader {
- public:
-  WordReader(std::span<const char* const> words, ScalingRequest& request)
-      : words_(words), request_(request) {}
+/// Reads the value of an option from a text. Returns why not, or "".
+using ReadValue = std::function<std::string(const std::string& text)>;
 
-  void read() {
-    if (!words_.empty() && is_action(words_.front())) {
-      request_.action = words_.front();
-      if (request_.action == "network") request_.folder = "network.json";
-      next_ = 1;
-    }
-    while (next_ < words_.size()) read_word(words_[next_++]);
-  }
-
- private:
-  static bool is_action(const std::string& word) {
-    return word == "measure" || word == "collect" || word == "report" || word == "predict" ||
-           word == "network";
-  }
-
-  bool has_sizes() const { return request_.action == "run" || request_.action == "network"; }
-
-  void read_word(const std::string& word) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const auto take = [&](auto& value) { take_value(name, word, equals, value); };
-    if (word == "--help" || word == "-h") {
-      request_.help = true;
-    } else if (word == "--json") {
-      request_.json = true;
-    } else if (name == (has_sizes() ? "--out" : "--from")) {
-      take(request_.folder);
-    } else if (request_.action == "predict" && name == "--to") {
-      take(request_.to);
-    } else if (request_.action == "predict" && name == "--network") {
-      take(request_.network);
-    } else if (has_sizes() && name == "--ranks") {
-      take(request_.ranks);
-    } else if ((has_sizes() || request_.action == "measure") && name == "--nodes") {
-      take(request_.nodes);
-    } else if (request_.action == "run" && name == "--repeats") {
-      take(request_.rounds);
-    } else if (request_.action == "run" && name == "--mode") {
-      take(request_.mode);
-    } else if (request_.action == "run" && word == "--submit") {
-      request_.submit = true;
-    } else if (request_.action == "run") {
-      request_.fit.push_back(word);
-    } else {
-      request_.refuse(word, "is not an option of scaling " + request_.action,
-                      "see `cxtrain_mpi scaling --help`", MessageCode::unknown_option);
-    }
-  }
-
-  template <class Value>
-  void take_value(const std::string& name, const std::string& word, std::size_t equals, Value& value) {
-    std::string text;
-    if (equals != std::string::npos) {
-      text = word.substr(equals + 1);
-    } else if (next_ < words_.size() && !std::string_view(words_[next_]).starts_with("--")) {
-      text = words_[next_++];
-    }
-    if (text.empty())
-      return request_.refuse(name, "a value is missing", "see `cxtrain_mpi scaling --help`",
-                             MessageCode::missing_value);
+template <class Value>
+ReadValue into(Value& value) {
+  return [&value](const std::string& text) {
     const Parsed<Value> parsed = field::parse<Value>(text);
     if (parsed) value = *parsed;
-    if (!parsed) request_.refuse(name, parsed.error, "");
-  }
+    return parsed.error;
+  };
+}
 
-  std::span<const char* const> words_;
-  ScalingRequest& request_;
-  std::size_t next_ = 0;
-};
+/// The options with a value that the action of the request has.
+std::map<std::string, ReadValue> options_of_action(ScalingRequest& request) {
+  const std::string& action = request.action;
+  const bool has_sizes = action == "run" || action == "network";
+  std::map<std::string, ReadValue> options{{has_sizes ? "--out" : "--from", into(request.folder)}};
+  if (has_sizes) options["--ranks"] = into(request.ranks);
+  if (has_sizes || action == "measure") options["--nodes"] = into(request.nodes);
+  if (action == "run") options.insert({{"--repeats", into(request.rounds)}, {"--mode", into(request.mode)}});
+  if (action == "predict") options.insert({{"--to", into(request.to)}, {"--network", into(request.network)}});
+  return options;
+}
 
 }  // namespace
 
 ScalingRequest read_scaling_request(std::span<const char* const> words) {
+  constexpr const char* kSeeHelp = "see `cxtrain_mpi scaling --help`";
+  constexpr std::array<std::string_view, 5> kActions{"measure", "collect", "report", "predict", "network"};
   ScalingRequest request;
-  WordReader(words, request).read();
+  if (!words.empty() && std::ranges::find(kActions, words.front()) != kActions.end()) {
+    request.action = words.front();
+    words = words.subspan(1);
+  }
+  if (request.action == "network") request.folder = "network.json";
+  const std::map<std::string, ReadValue> options = options_of_action(request);
+  for (std::size_t next = 0; next < words.size();) {
+    const std::string word = words[next++];
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (word == "--help" || word == "-h") {
+      request.help = true;
+    } else if (word == "--json") {
+      request.json = true;
+    } else if (const auto option = options.find(name); option != options.end()) {
+      std::string text;
+      if (equals != std::string::npos) {
+        text = word.substr(equals + 1);
+      } else if (next < words.size() && !std::string_view(words[next]).starts_with("--")) {
+        text = words[next++];
+      }
+      if (text.empty()) {
+        request.refuse(name, "a value is missing", kSeeHelp, MessageCode::missing_value);
+      } else if (const std::string why = option->second(text); !why.empty()) {
+        request.refuse(name, why, "");
+      }
+    } else if (request.action != "run") {
+      request.refuse(word, "is not an option of scaling " + request.action, kSeeHelp,
+                     MessageCode::unknown_option);
+    } else if (word == "--submit") {
+      request.submit = true;
+    } else {
+      request.fit.push_back(word);
+    }
+  }
   return request;
 }
 
@@ -128,9 +115,9 @@ std::vector<StudySize> sizes_of(ScalingRequest& request) {
       request.refuse("--nodes",
                      std::to_string(size.nodes) + " nodes do not divide " + name_of({size.ranks, 1}),
                      "use a multiple", MessageCode::conflicting_options);
-    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+    if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
   }
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   return sizes;
 }
 

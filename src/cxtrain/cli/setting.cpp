@@ -46,9 +46,9 @@ void apply_argument(const ComponentEntry& component, const Setting& setting, Opt
 }
 
 bool any_has_argument(const std::vector<NamedComponent>& components, const std::string& name) {
-  return std::any_of(components.begin(), components.end(), [&](const NamedComponent& component) {
-    return std::any_of(component.arguments.begin(), component.arguments.end(),
-                       [&](const ArgumentSpec& spec) { return spec.name == name; });
+  return std::ranges::any_of(components, [&](const NamedComponent& component) {
+    return std::ranges::any_of(component.arguments,
+                               [&](const ArgumentSpec& spec) { return spec.name == name; });
   });
 }
 
@@ -167,7 +167,7 @@ std::vector<Setting> last_of_each(const std::vector<Setting>& settings) {
     const bool keep = entry != nullptr && entry->repeatable;
     if (seen.insert(canonical_key(setting->key)).second || keep) last.push_back(*setting);
   }
-  std::reverse(last.begin(), last.end());
+  std::ranges::reverse(last);
   return last;
 }
 

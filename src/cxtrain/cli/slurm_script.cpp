@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "cxtrain/base/command.h"
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/slurm_time.h"
@@ -21,7 +22,7 @@ constexpr std::size_t kLongestJobName = 200, kLongestArray = 1000;
 
 /// `ABC`, `a-b,c`: sbatch and the script's lines of comments take it for one word.
 bool is_one_word(const std::string& text) {
-  return std::none_of(text.begin(), text.end(), [](unsigned char c) {
+  return std::ranges::none_of(text, [](unsigned char c) {
     return std::isspace(c) != 0 || std::iscntrl(c) != 0 || c == '\'' || c == '"' || c == '\\';
   });
 }
@@ -39,8 +40,7 @@ std::optional<TimedSignal> read_signal(const std::string& text) {
   const std::optional<std::int64_t> seconds = number_of_digits(std::string_view(text).substr(at + 1));
   std::string name = text.substr(0, at);
   if (name.starts_with("SIG")) name = name.substr(3);
-  const bool letters =
-      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  const bool letters = std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0; });
   if (!seconds || name.empty() || !letters) return std::nullopt;
   return TimedSignal{name, *seconds};
 }

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "cxtrain/base/command.h"
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cli/slurm_script.h"
-#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/scaling/study_files.h"
 
 namespace cxtrain {
@@ -94,7 +94,7 @@ struct StudyJob {
 
 std::size_t missing_of(const Study& study, const std::string& folder, Filesystem& files) {
   const std::vector<StudyPoint> points = schedule_of(study);
-  return static_cast<std::size_t>(std::count_if(points.begin(), points.end(), [&](const StudyPoint& point) {
+  return static_cast<std::size_t>(std::ranges::count_if(points, [&](const StudyPoint& point) {
     const auto measured = read_point(files, folder, point);
     return !measured || measured->failed();
   }));

@@ -12,7 +12,6 @@
 #include "cxtrain/cli/scaling_command.h"
 #include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cli/slurm_script.h"
-#include "cxtrain/cli/status_command.h"
 
 namespace cxtrain {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/world.h"
 
 /// Collectives of `World` for values: numbers, texts, lists, and structs with `fields`. Values arrive to the
@@ -19,10 +20,7 @@ Value broadcast_value(World& world, const Value& value, int root = 0) {
 /// Returns the values of messages (`to_message`), in their order.
 template <class Value>
 std::vector<Value> values_of_messages(const std::vector<std::string>& messages) {
-  std::vector<Value> values;
-  values.reserve(messages.size());
-  for (const std::string& message : messages) values.push_back(from_message<Value>(message));
-  return values;
+  return transformed(messages, from_message<Value>);
 }
 
 /// Returns every rank's value, in rank order. Collective.

@@ -4,7 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "cxtrain/base/current_step.h"
+#include "cxtrain/base/process.h"
 
 namespace cxtrain {
 void FlightRecorder::begin(const char* operation, bool counts) noexcept {

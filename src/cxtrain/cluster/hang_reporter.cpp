@@ -8,14 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/crash_report.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/main_thread_stack.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/process_state.h"
 
 namespace cxtrain {
@@ -255,7 +254,7 @@ void HangReporter::end_late(const Watchdog::WaitInfo& wait, double seconds, cons
   const auto before_me = [&](const LivenessProbe::Answer& answer) {
     return answer.state.late && answer.state.rank < rank_;
   };
-  const bool another = probe_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
+  const bool another = probe_.reporter() || std::ranges::any_of(answers, before_me);
   if (world_ != nullptr) world_->process_end().rescue(status);
   log_detail(record);
   log_other_processes();

@@ -2,14 +2,13 @@
 
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <utility>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/cluster/slurm_time.h"
+#include "cxtrain/base/number_ranges.h"
 
 namespace cxtrain {
 namespace {

@@ -1,6 +1,5 @@
 #include "cxtrain/cluster/liveness_probe.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/network.h"
 
 namespace cxtrain {
@@ -160,8 +160,8 @@ std::vector<LivenessProbe::Answer> LivenessProbe::ask(const State& own, std::chr
     answers.push_back({other, is_there(other, question) ? Presence::silent : Presence::gone, {}});
   }
   const auto open = [&] {
-    return std::any_of(answers.begin(), answers.end(),
-                       [](const Answer& answer) { return answer.presence == Presence::silent; });
+    return std::ranges::any_of(answers,
+                               [](const Answer& answer) { return answer.presence == Presence::silent; });
   };
   using Steady = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAgain{50};
@@ -223,10 +223,8 @@ LivenessProbe liveness_probe_of_nodes(FileDescriptor socket, std::uint64_t token
   return {std::move(socket), token, own, nodes,
           [addresses = std::move(addresses), ports = std::move(ports)](int node) {
             const auto at = static_cast<std::size_t>(node);
-            std::vector<DatagramAddress> places;
-            for (const std::uint32_t address : addresses[at])
-              places.push_back(on_network(address, ports[at]));
-            return places;
+            return transformed(addresses[at],
+                               [&](std::uint32_t address) { return on_network(address, ports[at]); });
           }};
 }
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/network.h"
 
@@ -58,10 +59,7 @@ LivenessProbe call_of(const std::vector<NodeRecord>& records, const WorldFacts& 
   std::vector<std::vector<std::uint32_t>> addresses;
   std::vector<std::uint16_t> ports;
   for (const NodeRecord& record : records) {
-    std::vector<std::uint32_t>& own = addresses.emplace_back();
-    for (const std::uint32_t address : record.addresses) {
-      if (address != 0) own.push_back(address);
-    }
+    std::erase(addresses.emplace_back(record.addresses.begin(), record.addresses.end()), 0U);
     ports.push_back(static_cast<std::uint16_t>(record.port));
   }
   return liveness_probe_of_nodes(std::move(socket.socket), records[0].token, facts.node, std::move(addresses),
@@ -153,7 +151,7 @@ MpiWorld::Connection::Connection(double timeout_seconds)
 std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   auto connection = std::make_unique<Connection>(timeout_seconds);
   const auto node = ranks_of_node(connection->comm, connection->node_comm);
-  const int lowest = (*std::min_element(node.begin(), node.end()))[0];
+  const int lowest = (*std::ranges::min_element(node))[0];
   WorldFacts facts = collect_facts(connection->comm, connection->node_comm, lowest);
   std::optional<LivenessProbe> nodes;
   if (facts.num_nodes > 1) {
@@ -163,10 +161,8 @@ std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
     nodes = call_of(records, facts, std::move(socket));
   }
   std::unique_ptr<MpiWorld> world(new MpiWorld(std::move(facts), std::move(connection)));
-  std::vector<int> processes;
-  processes.reserve(node.size());
-  for (const auto& [rank, process] : node) processes.push_back(process);
-  world->connection_->hang_reporter.set_world(*world, std::move(processes));
+  const auto process_of = [](const std::array<int, 2>& rank) { return rank[1]; };
+  world->connection_->hang_reporter.set_world(*world, transformed(node, process_of));
   if (nodes) world->connection_->hang_reporter.set_nodes(*std::move(nodes));
   return world;
 }

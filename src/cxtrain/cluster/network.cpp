@@ -4,17 +4,17 @@
 #include <net/if.h>
 
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <random>
 
+#include "cxtrain/base/kernel_files.h"
+
 namespace cxtrain {
 
 std::optional<std::int64_t> link_speed(const std::string& interface) {
-  std::int64_t speed = 0;
-  std::ifstream file("/sys/class/net/" + interface + "/speed");
-  return file >> speed && speed > 0 ? std::optional(speed) : std::nullopt;
+  const auto speed = kernel_number("/sys/class/net/" + interface + "/speed");
+  return speed && *speed > 0 ? speed : std::nullopt;
 }
 
 std::vector<std::uint32_t> network_addresses() {

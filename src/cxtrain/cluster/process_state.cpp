@@ -1,17 +1,15 @@
 #include "cxtrain/cluster/process_state.h"
 
 #include <array>
-#include <fstream>
 #include <utility>
+
+#include "cxtrain/base/kernel_files.h"
 
 namespace cxtrain {
 namespace {
 
-std::string first_line_of(int process, const char* name) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/" + name);
-  std::string line;
-  std::getline(file, line);
-  return line;
+std::string text_of_process(int process, const char* name) {
+  return kernel_text("/proc/" + std::to_string(process) + "/" + name);
 }
 
 const char* meaning_of_state(char letter) {
@@ -32,7 +30,7 @@ const char* meaning_of_state(char letter) {
 }  // namespace
 
 char state_letter(int process) {
-  const std::string line = first_line_of(process, "stat");
+  const std::string line = text_of_process(process, "stat");
   const std::size_t after_name = line.rfind(')');
   return after_name != std::string::npos && after_name + 2 < line.size() ? line[after_name + 2] : ' ';
 }
@@ -47,7 +45,7 @@ std::string state_of_process(int process) {
   std::string text = meaning_of_state(letter);
   if (letter == ' ') return text;
   text += std::string(" (state ") + letter;
-  const std::string place = first_line_of(process, "wchan"), call = first_line_of(process, "syscall");
+  const std::string place = text_of_process(process, "wchan"), call = text_of_process(process, "syscall");
   if (!place.empty() && place != "0") text += ", in the kernel's " + place;
   if (!call.empty()) text += ", system call " + call;
   return text + ")";

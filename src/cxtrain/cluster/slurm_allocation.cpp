@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "cxtrain/base/number_ranges.h"
-#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {

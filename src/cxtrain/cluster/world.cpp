@@ -45,13 +45,13 @@ bool has_failed(const std::string& outcome) { return outcome != "0"; }
 
 /// Where a rank has failed, what the first of them says.
 void throw_first_failure(const std::vector<std::string>& outcomes) {
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(), has_failed);
+  const auto failed = std::ranges::find_if(outcomes, has_failed);
   if (failed == outcomes.end()) return;
   const std::size_t second = failed->find(' ') + 1, third = failed->find(' ', second) + 1;
   const auto code = static_cast<ExitCode>(std::stoi(*failed));
   const auto message_code = static_cast<MessageCode>(std::stoi(failed->substr(second)));
   std::string message = failed->substr(third);
-  if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
+  if (std::ranges::any_of(outcomes, [&](const auto& text) { return text != *failed; })) {
     message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
   }
   throw AgreedError(code, message_code, message);

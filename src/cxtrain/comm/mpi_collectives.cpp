@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
 namespace cxtrain {

@@ -1,8 +1,10 @@
 #include "cxtrain/comm/per_device_communicator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 
@@ -22,13 +24,11 @@ std::unique_ptr<Communicator> PerDeviceCommunicator::split(int color, int key) {
 }
 
 Communicator& PerDeviceCommunicator::at(at::Device device) {
-  std::string known;
-  for (Member& member : members_) {
-    if (member.device == device) return *member.communicator;
-    known += (known.empty() ? "" : ", ") + member.device.str();
-  }
+  const auto own = std::ranges::find(members_, device, &Member::device);
+  if (own != members_.end()) return *own->communicator;
   throw CommunicationError("a tensor on " + device.str() + " is to travel, but this rank's devices are " +
-                               known + "; put the model's parts on part_device(0), part_device(1), ...",
+                               joined(members_, ", ", [](const Member& each) { return each.device.str(); }) +
+                               "; put the model's parts on part_device(0), part_device(1), ...",
                            MessageCode::bad_tensor);
 }
 

@@ -30,14 +30,4 @@ void SoloCommunicator::all_gather(const at::Tensor& output, const at::Tensor& in
   copy_share(output, input);
 }
 
-void SoloCommunicator::broadcast(const at::Tensor&, int root) { check_root(*this, root); }
-
-// There is nobody to talk to: both are refused.
-void SoloCommunicator::send(const at::Tensor&, int to) { check_peer("send", *this, to); }
-void SoloCommunicator::recv(const at::Tensor&, int from) { check_peer("recv", *this, from); }
-
-std::unique_ptr<Communicator> SoloCommunicator::split(int color, int) {
-  return color < 0 ? nullptr : std::make_unique<SoloCommunicator>();
-}
-
 }  // namespace cxtrain

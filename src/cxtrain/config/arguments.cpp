@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/config/values.h"
@@ -21,8 +21,7 @@ std::string limit_text(double limit) {
 }  // namespace
 
 std::optional<Problem> refuse_choice(const std::vector<std::string>& choices, const std::string& text) {
-  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end())
-    return std::nullopt;
+  if (choices.empty() || std::ranges::find(choices, text) != choices.end()) return std::nullopt;
   return Problem{"", "'" + text + "' is none of " + joined(choices), did_you_mean(text, choices),
                  MessageCode::unknown_name};
 }

@@ -98,9 +98,8 @@ void check_restarts(const Options& options, Checker& check) {
 }
 
 void check_device_stats(const Options& options, Checker& check) {
-  const bool device_stats =
-      std::any_of(options.callbacks.begin(), options.callbacks.end(),
-                  [](const auto& each) { return each.registered_name() == "device_stats"; });
+  const bool device_stats = std::ranges::any_of(
+      options.callbacks, [](const auto& each) { return each.registered_name() == "device_stats"; });
   if (device_stats && (!options.trainer.logger || options.trainer.barebones)) {
     check.refuse("callbacks.device_stats",
                  std::string("has nowhere to log to with ") +

@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 4> kNoSuchDevices{"tpu", "ipu", "hpu", "m
 
 void translate_accelerator(TrainerOptions& trainer, Plan& plan) {
   const std::string typed = trainer.accelerator;
-  if (std::find(kNoSuchDevices.begin(), kNoSuchDevices.end(), typed) != kNoSuchDevices.end()) {
+  if (std::ranges::find(kNoSuchDevices, typed) != kNoSuchDevices.end()) {
     plan.errors.push_back({"accelerator", "there is no support for accelerator=" + typed,
                            "use --accelerator gpu, cpu or auto", MessageCode::unsupported_option});
     trainer.accelerator = "auto";

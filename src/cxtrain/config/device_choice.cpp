@@ -1,4 +1,4 @@
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -181,9 +181,7 @@ class Chooser {
 
 std::string describe_gpus(const Hardware& hardware, int node) {
   const Node& machine = hardware.node(node);
-  const auto count = [&](auto which) {
-    return std::count_if(machine.gpus.begin(), machine.gpus.end(), which);
-  };
+  const auto count = [&](auto which) { return std::ranges::count_if(machine.gpus, which); };
   const auto all = count([](const Gpu& gpu) { return gpu.mig != Mig::instance; });
   const auto instances = count([](const Gpu& gpu) { return gpu.mig == Mig::instance; });
   const std::size_t visible = visible_gpus(hardware, node).gpus.size();

@@ -31,7 +31,7 @@ Result parse_indices(std::string_view typed, std::string_view list) {
       return Result::refused(quoted + ": the index " + std::string(item) +
                              " is negative (-1 alone means all)");
     const int value = static_cast<int>(*index);
-    if (std::find(indices.begin(), indices.end(), value) != indices.end()) {
+    if (std::ranges::find(indices, value) != indices.end()) {
       return Result::refused(quoted + " names device " + std::to_string(value) + " twice");
     }
     indices.push_back(value);
@@ -49,7 +49,7 @@ const Gpu* find_gpu(const std::vector<Gpu>& gpus, std::string_view entry) {
     const auto named = [&](const Gpu& gpu) { return gpu.uuid.starts_with(entry); };
     const auto whole = std::ranges::find(gpus, entry, &Gpu::uuid);
     if (whole != gpus.end()) return &*whole;
-    const auto first = std::find_if(gpus.begin(), gpus.end(), named);
+    const auto first = std::ranges::find_if(gpus, named);
     if (first == gpus.end()) return nullptr;
     const bool ambiguous = std::find_if(first + 1, gpus.end(), named) != gpus.end();
     return ambiguous ? nullptr : &*first;
@@ -57,7 +57,7 @@ const Gpu* find_gpu(const std::vector<Gpu>& gpus, std::string_view entry) {
   // CUDA reads numbers as strtol does: "1gpu" is 1.
   const std::size_t digits = std::min(entry.find_first_not_of("0123456789"), entry.size());
   const auto index = parse_integer(entry.substr(0, digits));
-  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
+  const auto found = std::ranges::find_if(gpus, [&](const Gpu& gpu) {
     return index && gpu.index == *index && gpu.mig != Mig::instance;  // which have no number
   });
   return found == gpus.end() ? nullptr : &*found;
@@ -155,7 +155,7 @@ VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
       break;
     }
     const auto same = [&](const Gpu& other) { return other.index == gpu->index; };
-    if (std::any_of(visible.gpus.begin(), visible.gpus.end(), same)) return {{}, std::string(entry)};
+    if (std::ranges::any_of(visible.gpus, same)) return {{}, std::string(entry)};
     visible.gpus.push_back(*gpu);
     rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
   }

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <vector>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

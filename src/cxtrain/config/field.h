@@ -2,8 +2,6 @@
 
 #include <limits>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
 /// A struct of arguments lists its fields once, by name, with a line of help and what limits the values:

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/values.h"
 
 /// Values of fields (config/field.h) as texts, by type.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,7 +8,7 @@
 #include <vector>
 
 #include "cxtrain/base/class_name.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/field_text.h"

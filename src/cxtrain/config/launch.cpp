@@ -1,4 +1,4 @@
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -58,8 +58,8 @@ std::vector<int> nodes_of_ranks(const WorldFacts& launched) {
 std::pair<int, int> ranks_per_node(const std::vector<int>& nodes, int num_nodes) {
   std::vector<int> sizes(static_cast<std::size_t>(num_nodes));
   for (const int node : nodes) ++sizes[static_cast<std::size_t>(node)];
-  const auto ends = std::minmax_element(sizes.begin(), sizes.end());
-  return {*ends.first, *ends.second};
+  const auto [fewest, most] = std::ranges::minmax(sizes);
+  return {fewest, most};
 }
 
 void set_strategy(const std::string& name, const KnownStrategies& strategies, Plan& plan) {

@@ -1,4 +1,4 @@
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 /// Whether the node shows the devices that were picked on the first node; says so when not.
 bool check_node(const std::vector<int>& indices, const Hardware& hardware, int node, std::size_t visible,
                 const DeviceChoice& devices, Plan& plan) {
-  const int highest = indices.empty() ? -1 : *std::max_element(indices.begin(), indices.end());
+  const int highest = indices.empty() ? -1 : *std::ranges::max_element(indices);
   if (static_cast<int>(visible) > highest && visible > 0) return true;
   plan.errors.push_back({devices.option,
                          "GPU " + std::to_string(std::max(highest, 0)) +
@@ -154,7 +154,7 @@ void place_ranks(const std::vector<int>& rank_nodes, const Hardware& hardware, c
     if (!ranks.empty()) place_on_gpus(ranks, hardware, devices, plan);
   }
   const auto unplaced = [](const RankPlan& rank) { return rank.devices.empty(); };
-  if (std::any_of(plan.ranks.begin(), plan.ranks.end(), unplaced)) plan.ranks.clear();  // errors tell why
+  if (std::ranges::any_of(plan.ranks, unplaced)) plan.ranks.clear();  // errors tell why
   if (plan.traits.takes_all_devices() && !plan.devices.empty())
     plan.replicas = static_cast<int>(plan.devices.size());
 }

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -20,8 +20,7 @@ constexpr int kMinColumns = 24, kMaxColumns = 100;
 
 /// Columns of a text on a terminal: bytes that do not continue a character of UTF-8.
 std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string repeated(const char* text, std::size_t times) {

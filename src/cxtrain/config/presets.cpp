@@ -6,7 +6,7 @@ namespace cxtrain {
 namespace {
 
 bool names(const std::vector<NamedOptions>& list, std::string_view name) {
-  return std::any_of(list.begin(), list.end(), [&](const NamedOptions& each) { return each.name == name; });
+  return std::ranges::any_of(list, [&](const NamedOptions& each) { return each.name == name; });
 }
 
 /// Where nothing else is written, a folder for checkpoints says that they are.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/config/devices.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -83,8 +84,7 @@ bool is_family(std::string_view name, std::string_view family) {
 using Given = std::map<std::string, std::string>;
 
 bool has_argument(const KnownStrategy& strategy, const std::string& name) {
-  return std::any_of(strategy.arguments.begin(), strategy.arguments.end(),
-                     [&](const ArgumentSpec& spec) { return spec.name == name; });
+  return std::ranges::any_of(strategy.arguments, [&](const ArgumentSpec& spec) { return spec.name == name; });
 }
 
 /// The strategies that have such an argument, as "ddp, ddp_spawn"; empty when none has.
@@ -100,16 +100,14 @@ std::string strategies_with(const std::string& argument, const KnownStrategies& 
 std::string hint_for_lacking(const std::string& argument, const std::string& prefix,
                              const KnownStrategy& strategy, const std::string& others) {
   if (!others.empty()) return "strategies that have it: " + others;
-  std::vector<std::string> names;
-  for (const ArgumentSpec& spec : strategy.arguments) names.push_back(spec.name);
+  const auto names = transformed(strategy.arguments, &ArgumentSpec::name);
   return names.empty() ? "it takes no arguments" : did_you_mean_or_known(argument, names, "--" + prefix);
 }
 
 }  // namespace
 
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies) {
-  if (std::find(strategies.begin(), strategies.end(), typed) != strategies.end())
-    return {std::string(typed), ""};
+  if (std::ranges::find(strategies, typed) != strategies.end()) return {std::string(typed), ""};
   for (const Spelling& spelling : kSpellings) {
     if (spelling.typed != typed) continue;
     StrategyName meant{std::string(spelling.name), ""};
@@ -140,7 +138,7 @@ std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
 }
 
 bool is_strategy_of_lightning(std::string_view word) {
-  if (std::find(kOfLightning.begin(), kOfLightning.end(), word) != kOfLightning.end()) return true;
+  if (std::ranges::find(kOfLightning, word) != kOfLightning.end()) return true;
   const StrategyName strategy = read_strategy_name(word);
   return strategy.name != word;
 }

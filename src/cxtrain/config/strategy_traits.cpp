@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cxtrain/base/transformed.h"
+
 namespace cxtrain {
 
 StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<std::string>& name) {
@@ -11,9 +13,7 @@ StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<
 }
 
 std::vector<std::string> names_of(const KnownStrategies& strategies) {
-  std::vector<std::string> names;
-  for (const auto& [name, traits] : strategies) names.push_back(name);
-  return names;
+  return transformed(strategies, &KnownStrategies::value_type::first);
 }
 
 KnownStrategy with_comm_hooks(StrategyTraits traits, std::vector<ArgumentSpec> arguments,

@@ -5,10 +5,10 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/formatted.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -137,7 +137,7 @@ Parsed<std::chrono::seconds> parse_duration(std::string_view text) {
   std::string_view rest = trim(text);
   while (true) {
     const std::string_view field = rest.substr(0, rest.find(':'));
-    const bool digits = std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits = std::ranges::all_of(field, [](char c) { return c >= '0' && c <= '9'; });
     if (field.empty() || !digits || field.size() > kMaxDigits) return refused;
     fields.push_back(*parse_integer(field));
     if (field.size() == rest.size()) break;
@@ -194,6 +194,11 @@ Parsed<Profiler> parse_profiler(std::string_view text) {
         "'advanced' profiles Python's functions, which do not exist here; simple measures the phases of a "
         "step, trace records the operations of a few steps");
   return parse_choice<Profiler>(text);
+}
+
+int signal_number(RequeueSignal signal) {
+  constexpr std::array<int, 4> kNumbers{0, SIGUSR1, SIGUSR2, SIGHUP};
+  return kNumbers[static_cast<std::size_t>(signal)];
 }
 
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -31,6 +32,14 @@ struct Parsed {
 };
 
 std::string_view trim(std::string_view text);
+
+/// Returns the key of an option by its word on a command line: "max_epochs" for "--max-epochs=3".
+inline std::string option_key(std::string_view word) {
+  if (word.starts_with("--")) word.remove_prefix(2);
+  std::string key(word.substr(0, word.find('=')));
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
 
 /// Reads a decimal number with an optional sign; absent if it is not a `Number` or does not fit. `Number`:
 /// int, int64_t, uint64_t or double.
@@ -212,6 +221,17 @@ enum class RequeueSignal { none, sigusr1, sigusr2, sighup };
 template <>
 struct ChoiceOf<RequeueSignal> {
   static constexpr std::array<std::string_view, 4> words{"none", "SIGUSR1", "SIGUSR2", "SIGHUP"};
+};
+
+/// Returns the system's number of the signal; 0 for `none`.
+int signal_number(RequeueSignal signal);
+
+/// How gradients of CPU ranks travel between nodes. `automatic`: by TCP beside backward, unless MPI is much
+/// faster.
+enum class NetworkWay { automatic, mpi, tcp };
+template <>
+struct ChoiceOf<NetworkWay> {
+  static constexpr std::array<std::string_view, 3> words{"auto", "mpi", "tcp"};
 };
 
 /// Whether a monitored metric improves by getting smaller or larger.

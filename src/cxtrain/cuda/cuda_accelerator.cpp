@@ -7,7 +7,7 @@
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hex.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cuda/nccl_communicator.h"
 #include "cxtrain/cuda/nccl_library.h"
 #include "cxtrain/cuda/nccl_peers.h"

@@ -15,9 +15,8 @@ StreamWork::~StreamWork() { watchdog_.forget(*this); }
 void StreamWork::submitted(const char* name, const c10::Stream& stream) {
   const std::lock_guard lock(mutex_);
   // An event is its device's once it has been recorded there.
-  const auto spare = std::find_if(spare_.begin(), spare_.end(), [&](const c10::Event& event) {
-    return event.device_index() == stream.device_index();
-  });
+  const auto spare = std::ranges::find_if(
+      spare_, [&](const c10::Event& event) { return event.device_index() == stream.device_index(); });
   if (spare == spare_.end()) {
     operations_.push_back({name, ++count_, c10::Event(stream.device_type())});
   } else {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "cxtrain/base/class_name.h"
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -104,8 +104,7 @@ Batch Batch::part(std::string_view name) const {
 bool Batch::has(std::string_view name) const {
   const auto fits = [name](const std::string& each) { return each == name || is_below(each, name); };
   return (names && std::any_of(names->begin(), names->end(), fits)) ||
-         std::any_of(objects.begin(), objects.end(),
-                     [&fits](const Object& object) { return fits(object.name); });
+         std::ranges::any_of(objects, [&fits](const Object& object) { return fits(object.name); });
 }
 
 const BatchObject& Batch::object_at(std::size_t i) const {

@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "cxtrain/base/error.h"

@@ -5,16 +5,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <typeinfo>
-#include <utility>
-#include <vector>
 
 #include "cxtrain/base/class_name.h"
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 namespace {
@@ -88,12 +85,10 @@ Batch Dataset::get(std::int64_t index, SampleRandom& random) const {
 
 void Dataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
                       Batch& batch) const {
-  std::vector<Batch> samples;
-  samples.reserve(indices.size());
-  for (const std::int64_t index : indices) {
+  const std::vector<Batch> samples = transformed(indices, [&](std::int64_t index) {
     SampleRandom random(context.seed, context.epoch, index, context.layer);
-    samples.push_back(get(index, random));
-  }
+    return get(index, random);
+  });
   stack_samples(samples, indices, context, batch);
 }
 
@@ -111,18 +106,16 @@ void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t>
   }
   batch.names = samples[0].names;
   for (std::size_t i = 0; i < samples[0].tensors.size(); ++i) {
-    std::vector<at::Tensor> rows;
-    rows.reserve(samples.size());
-    for (const Batch& sample : samples) rows.push_back(sample[i]);
+    const std::vector<at::Tensor> rows = transformed(samples, [i](const Batch& each) { return each[i]; });
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(samples.size())};
     shape.insert(shape.end(), rows[0].sizes().begin(), rows[0].sizes().end());
     at::Tensor stacked = at::empty(shape, rows[0].options().pinned_memory(context.pin_memory));
     batch.tensors.push_back(at::stack_out(stacked, rows));
   }
   for (std::size_t i = 0; i < samples[0].objects.size(); ++i) {
-    std::vector<std::shared_ptr<const BatchObject>> objects;
-    objects.reserve(samples.size());
-    for (const Batch& sample : samples) objects.push_back(sample.objects[i].value);
+    const auto objects = transformed(samples, [i](const Batch& each) -> std::shared_ptr<const BatchObject> {
+      return each.objects[i].value;
+    });
     batch.objects.push_back({objects[0]->collate(objects), samples[0].objects[i].name});
     require_samples(batch.objects.back(), std::ssize(samples));
   }

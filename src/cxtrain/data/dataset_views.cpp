@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 namespace {
@@ -24,9 +25,8 @@ class SampleView final : public Dataset {
                Batch& batch) const override {
     SampleContext below = context;
     below.pin_memory = false;  // the batch is pinned, its samples are not
-    std::vector<Batch> samples;
-    samples.reserve(indices.size());
-    for (const std::int64_t index : indices) samples.push_back(make_sample_(index, below));
+    const std::vector<Batch> samples =
+        transformed(indices, [&](std::int64_t index) { return make_sample_(index, below); });
     stack_samples(samples, indices, context, batch);
   }
   void on_after_batch_transfer(Batch& batch) const override { first_->on_after_batch_transfer(batch); }
@@ -51,9 +51,8 @@ class Subset final : public Dataset {
   std::int64_t size() const override { return std::ssize(indices_); }
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                Batch& batch) const override {
-    std::vector<std::int64_t> below;
-    below.reserve(indices.size());
-    for (const std::int64_t index : indices) below.push_back(indices_[static_cast<std::size_t>(index)]);
+    const std::vector<std::int64_t> below = transformed(
+        indices, [this](std::int64_t index) { return indices_[static_cast<std::size_t>(index)]; });
     dataset_->collate(below, context, batch);
   }
   void on_after_batch_transfer(Batch& batch) const override { dataset_->on_after_batch_transfer(batch); }
@@ -88,7 +87,7 @@ DatasetPtr concat(std::vector<DatasetPtr> datasets) {
   for (const DatasetPtr& dataset : datasets)
     ends.push_back((ends.empty() ? 0 : ends.back()) + dataset->size());
   const auto sample = [datasets, ends](std::int64_t index, const SampleContext& context) {
-    const auto end = std::upper_bound(ends.begin(), ends.end(), index);
+    const auto end = std::ranges::upper_bound(ends, index);
     const auto part = static_cast<std::size_t>(end - ends.begin());
     return sample_of(*datasets[part], index - (part == 0 ? 0 : ends[part - 1]), context);
   };
@@ -112,7 +111,7 @@ DatasetPtr repeat(DatasetPtr dataset, std::int64_t times) {
 std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, const std::vector<double>& shares,
                                      std::uint64_t seed) {
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  const bool negative = std::any_of(shares.begin(), shares.end(), [](double share) { return !(share >= 0); });
+  const bool negative = std::ranges::any_of(shares, [](double share) { return !(share >= 0); });
   if (shares.empty() || negative || std::abs(sum - 1) > 1e-6) {
     throw DataError("the shares of random_split have to be positive and to sum to 1, found a sum of " +
                     std::to_string(sum));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hex.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/data/data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
 

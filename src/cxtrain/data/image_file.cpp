@@ -8,7 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/base/hex.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/data/decode_image.h"
 
 namespace cxtrain {
@@ -61,7 +61,7 @@ at::Tensor read_image(const std::string& path) {
     return decode_image(content);
   } catch (const DataError& error) {
     std::string name = path;  // on one line
-    std::replace(name.begin(), name.end(), '\n', '?');
+    std::ranges::replace(name, '\n', '?');
     throw DataError("'" + name + "' " + error.what(), error.message_code());
   }
 }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 /// For a message of one line.
 std::string quoted_path(std::string path) {
-  std::replace(path.begin(), path.end(), '\n', '?');
+  std::ranges::replace(path, '\n', '?');
   return "'" + path + "'";
 }
 
@@ -50,7 +50,7 @@ std::vector<std::string> image_files(const std::string& path) {
   } catch (const fs::filesystem_error& error) {
     refuse_folder(path, error.code().message());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -67,7 +67,7 @@ std::vector<std::string> class_folders(const std::string& path) {
   } catch (const fs::filesystem_error& error) {
     refuse_folder(path, error.code().message());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -81,7 +81,7 @@ ImageFolder::ImageFolder(std::string path, ImageTransforms transforms, std::vect
   const bool own = classes_.empty();
   if (own) classes_ = found;
   for (const std::string& name : found) {
-    if (std::find(classes_.begin(), classes_.end(), name) != classes_.end()) continue;
+    if (std::ranges::find(classes_, name) != classes_.end()) continue;
     throw DataError("the folder " + quoted_path(path_) + " has the class " + quoted_path(name) +
                     ", which the training data lacks; remove the class, or add it there");
   }
@@ -110,7 +110,7 @@ void ImageFolder::list(const std::string& name, bool required) {
 }
 
 std::int64_t ImageFolder::label(std::int64_t index) const {
-  return std::upper_bound(class_ends_.begin(), class_ends_.end(), index) - class_ends_.begin();
+  return std::ranges::upper_bound(class_ends_, index) - class_ends_.begin();
 }
 
 std::string ImageFolder::file(std::int64_t index) const {

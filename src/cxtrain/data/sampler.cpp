@@ -126,14 +126,13 @@ WeightedSampler::WeightedSampler(std::vector<double> weights, std::int64_t num_s
       num_samples_(num_samples > 0 ? num_samples : std::ssize(weights_)),
       replacement_(replacement) {
   const auto wrong = [](double weight) { return !std::isfinite(weight) || weight < 0; };
-  const auto found = std::find_if(weights_.begin(), weights_.end(), wrong);
+  const auto found = std::ranges::find_if(weights_, wrong);
   if (found != weights_.end()) {
     refuse_sampler(
         "weight " + std::to_string(found - weights_.begin()) + " of the sampler is " + std::to_string(*found),
         "weights are finite, and not negative");
   }
-  const auto drawn =
-      weights_.size() - static_cast<std::size_t>(std::count(weights_.begin(), weights_.end(), 0));
+  const auto drawn = weights_.size() - static_cast<std::size_t>(std::ranges::count(weights_, 0));
   if (drawn == 0) refuse_sampler("no weight of the sampler is above 0", "give one sample a weight");
   if (!replacement && num_samples_ > static_cast<std::int64_t>(drawn)) {
     refuse_sampler("without replacement an epoch of " + std::to_string(num_samples_) +
@@ -166,7 +165,7 @@ void WeightedSampler::build_alias() {
     low.push_back(large);
   }
   // Rounding leaves columns that are full but for an epsilon. A sample without a weight is never drawn.
-  const auto heaviest = std::max_element(weights_.begin(), weights_.end()) - weights_.begin();
+  const auto heaviest = std::ranges::max_element(weights_) - weights_.begin();
   for (const std::size_t i : low) {
     if (weights_[i] > 0) {
       alias->keep[i] = 1;
@@ -195,7 +194,7 @@ std::unique_ptr<const EpochOrder> WeightedSampler::order(std::int64_t, std::uint
     SampleRandom random(seed, epoch, static_cast<std::int64_t>(i), kLayer);
     keys.emplace_back(-std::log(1 - random.uniform()) / weights_[i], static_cast<std::int64_t>(i));
   }
-  std::sort(keys.begin(), keys.end());
+  std::ranges::sort(keys);
   std::vector<std::int64_t> order;
   for (std::int64_t i = 0; i < num_samples_; ++i) order.push_back(keys[static_cast<std::size_t>(i)].second);
   return std::make_unique<Table>(std::move(order));

@@ -1,6 +1,5 @@
 #include "cxtrain/data/sharded_sampler.h"
 
-#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -71,10 +70,6 @@ std::vector<std::int64_t> ShardedSampler::batch(std::int64_t k) const {
     }
   }
   return indices;
-}
-
-std::int64_t ShardedSampler::global_size(std::int64_t k) const {
-  return k + 1 == num_batches_ ? last_global_size_ : options_.batch_size * shard_.count;
 }
 
 }  // namespace cxtrain

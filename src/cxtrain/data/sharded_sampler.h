@@ -53,7 +53,9 @@ class ShardedSampler {
   std::vector<std::int64_t> batch(std::int64_t k) const;
 
   /// Samples that all shards together read in batch k: the sum of their `batch(k).size()`, padding included.
-  std::int64_t global_size(std::int64_t k) const;
+  std::int64_t global_size(std::int64_t k) const {
+    return k + 1 == num_batches_ ? last_global_size_ : options_.batch_size * shard_.count;
+  }
   /// The same of the last batch: all other batches are full. Of no batches, the size of a full batch.
   std::int64_t last_global_size() const { return last_global_size_; }
 

@@ -1,6 +1,5 @@
 #include "cxtrain/data/stream_reader.h"
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,11 +88,6 @@ StateDict StreamReader::position(std::int64_t k) const {
   const std::lock_guard lock(mutex_);
   const auto found = positions_.find(k);
   return found == positions_.end() ? StateDict() : found->second.clone();
-}
-
-void StreamReader::forget_before(std::int64_t k) {
-  const std::lock_guard lock(mutex_);
-  positions_.erase(positions_.begin(), positions_.lower_bound(k));
 }
 
 }  // namespace cxtrain

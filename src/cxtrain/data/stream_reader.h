@@ -26,7 +26,10 @@ class StreamReader {
   /// Loads a position for the next epoch that does not start at batch 0.
   void load(const StateDict& state) { loaded_ = std::make_unique<StateDict>(state.clone()); }
   /// Forgets the positions before batch k.
-  void forget_before(std::int64_t k);
+  void forget_before(std::int64_t k) {
+    const std::lock_guard lock(mutex_);
+    positions_.erase(positions_.begin(), positions_.lower_bound(k));
+  }
 
   const StreamDataset& dataset() const { return *dataset_; }
   std::int64_t batch_size() const { return batch_size_; }

@@ -7,10 +7,9 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <string>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

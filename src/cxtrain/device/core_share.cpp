@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +14,9 @@
 #include <set>
 #include <thread>
 
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/kernel_files.h"
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -45,10 +48,22 @@ std::vector<int> cores_of_mask() {
   return all;
 }
 
-std::string machine_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
+std::string machine_id() { return kernel_text("/proc/sys/kernel/random/boot_id"); }
+
+std::vector<int> numa_nodes_of(std::span<const int> cores, const std::string& folder) {
+  std::vector<int> nodes;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename();
+    constexpr std::string_view kNode = "node";
+    if (!name.starts_with(kNode) || name.find_first_not_of("0123456789", kNode.size()) != std::string::npos)
+      continue;
+    const std::vector<int> of_node = parse_ranges(kernel_text(entry.path() / "cpulist"));
+    const auto is_its = [&](int core) { return std::ranges::find(of_node, core) != of_node.end(); };
+    if (std::ranges::any_of(cores, is_its)) nodes.push_back(std::atoi(name.c_str() + kNode.size()));
+  }
+  std::ranges::sort(nodes);
+  return nodes;
 }
 
 std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// How the ranks of a node share its cores.
+/// How the ranks of a node share its cores, and to which memory these cores belong.
 namespace cxtrain {
 
 /// The cores that this process may run on, by their numbers: the mask that mpirun or Slurm bound it to.
@@ -16,6 +16,11 @@ int online_cores();
 /// The machine whose cores these are: equal for all processes of a machine, whatever node, container or
 /// emulated node they take themselves to be on. Empty where the system does not say it.
 std::string machine_id();
+
+/// The nodes of memory (NUMA) that these cores belong to, in ascending order; empty where the system does not
+/// say it. `folder`: where the system lists them.
+std::vector<int> numa_nodes_of(std::span<const int> cores,
+                               const std::string& folder = "/sys/devices/system/node");
 
 /// The cores that each rank of a node has for itself, at least 1: a core is divided among the ranks whose
 /// mask has it. Four unbound ranks on 16 cores have 4 each, and so have four of which mpirun bound two each

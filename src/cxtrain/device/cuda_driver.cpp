@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "cxtrain/base/command.h"
-#include "cxtrain/base/hex.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/device/driver_library.h"
 
 namespace cxtrain {
@@ -164,8 +164,8 @@ void join_gpus(std::vector<Gpu> nvml, const std::optional<CudaView>& cuda, Node&
   int next = 0;
   for (const Gpu& gpu : node.gpus) next = std::max(next, gpu.index + 1);
   for (const Gpu& seen : cuda->gpus) {
-    const auto known = std::find_if(node.gpus.begin(), node.gpus.end(),
-                                    [&](const Gpu& gpu) { return same_uuid(gpu.uuid, seen.uuid); });
+    const auto known =
+        std::ranges::find_if(node.gpus, [&](const Gpu& gpu) { return same_uuid(gpu.uuid, seen.uuid); });
     if (known != node.gpus.end()) {
       complete(*known, seen);
       node.visible->push_back(known->uuid);

@@ -12,6 +12,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/device/core_share.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/nvml.h"
 #include "cxtrain/device/resources.h"
@@ -88,6 +89,17 @@ std::string to_json(const Hardware& hardware) {
   return to_json_with_visible(written);
 }
 std::string to_json_with_visible(const Hardware& hardware) { return text_of_json(json_of(hardware)); }
+
+Machines gather_machines(World& world) {
+  Machines found;
+  found.of_nodes = world.gather_nodes(machine_id());
+  std::set<std::string> distinct;
+  for (const std::string& machine : found.of_nodes) {
+    // A system that does not say which it is has to be taken for one of its own.
+    if (!machine.empty() && !distinct.insert(machine).second) found.shared = true;
+  }
+  return found;
+}
 
 Hardware merge_hardware(const std::vector<Hardware>& seen, int node, const Hardware& own) {
   Hardware merged;

@@ -116,6 +116,16 @@ std::string to_json_with_visible(const Hardware& hardware);
 /// Collective; before any rank touches a GPU.
 Hardware gather_hardware(World& world);
 
+/// The machines that a world's nodes are: containers and emulated nodes may be one, whose cores and GPUs they
+/// share, whatever they are called.
+struct Machines {
+  std::vector<std::string> of_nodes;  ///< `machine_id` of each node
+  bool shared = false;                ///< whether any two nodes are one
+};
+
+/// Asks the first rank of each node. Collective.
+Machines gather_machines(World& world);
+
 /// Returns the hardware for a rank on node `node`. `seen`: each node as its first rank sees it. `own`: this
 /// rank's view, which replaces the entry of its node if it has other GPUs than the first rank's (Slurm's
 /// --gpus-per-task). `env`, `gpu_support` and `cuda_runtime` always come from `own`.

@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/each_field.h"
@@ -30,6 +33,26 @@ std::int64_t data_bytes();
 /// Returns the bytes of an entry ("MemTotal:") of a table in /proc that lists sizes in KiB ("/proc/meminfo").
 /// Absent if the table has no such entry.
 std::optional<std::int64_t> read_kernel_bytes(const char* table, std::string_view entry);
+
+/// A control group with a limit of memory: a Slurm job (`--mem`), a container.
+struct MemoryGroup {
+  std::int64_t limit = 0;  ///< bytes
+  /// Bytes, without those that the kernel can free at once: pages of files, and the kernel's own caches.
+  std::int64_t used = 0;
+};
+
+/// Returns the lowest limit of these groups; absent if there are no groups. Pure.
+std::optional<std::int64_t> least_limit(std::span<const MemoryGroup> groups);
+
+/// Returns the bytes that a process in these groups can still have, of `of_machine` bytes. Pure.
+std::int64_t available_within(std::int64_t of_machine, std::span<const MemoryGroup> groups);
+
+/// Returns the control groups with a limit, of those that this process lies in. Versions 1 and 2 of control
+/// groups.
+std::vector<MemoryGroup> limited_memory_groups();
+/// Returns the control groups with a limit that these files describe. `proc_cgroup`: the content of
+/// /proc/self/cgroup; `root`: the folder of the control groups.
+std::vector<MemoryGroup> limited_memory_groups(const std::string& proc_cgroup, const std::string& root);
 
 /// Main memory of this machine, or the part of it that the control groups of this process allow (a Slurm
 /// job's `--mem`, a container's limit).
@@ -63,5 +86,14 @@ class CpuLoad {
   double (*cpu_seconds_)();
   double last_time_, last_cpu_seconds_;
 };
+
+/// Files that a process holds, each counted once: what a start with many ranks asks of a file system.
+struct OpenFileCount {
+  int libraries = 0;  ///< mapped: the program, its libraries and plugins
+  int others = 0;     ///< open, or mapped as data
+};
+
+/// This process's, from /proc; devices, pipes and sockets are no files.
+OpenFileCount open_file_count();
 
 }  // namespace cxtrain

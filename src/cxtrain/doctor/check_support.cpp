@@ -6,9 +6,9 @@
 #include <array>
 #include <span>
 
-#include "cxtrain/base/formatted.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain::doctor {
 namespace {
@@ -20,10 +20,13 @@ Findings one_finding(Severity severity, std::string found, std::string fix) {
 /// A list of texts for people: the first few, and how many more.
 constexpr std::size_t kMaxNamed = 4;
 
+std::string first_few(const std::vector<std::string>& texts, const char* separator, const char* last) {
+  const std::string text = joined(std::span(texts).first(std::min(texts.size(), kMaxNamed)), separator);
+  return texts.size() <= kMaxNamed ? text : text + last + std::to_string(texts.size() - kMaxNamed) + " more";
+}
+
 std::string joined_groups(const std::vector<std::string>& groups) {
-  std::string text = joined(std::span(groups).first(std::min(groups.size(), kMaxNamed)), "; ");
-  if (groups.size() > kMaxNamed) text += "; and " + std::to_string(groups.size() - kMaxNamed) + " more";
-  return text;
+  return first_few(groups, "; ", "; and ");
 }
 
 }  // namespace
@@ -41,7 +44,7 @@ Findings not_known(std::string what) { return one_finding(Severity::unknown, std
 
 std::string ranks_text(const std::vector<int>& ranks) {
   std::vector<int> sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   return (sorted.size() == 1 ? "rank " : "ranks ") + format_ranges(sorted);
 }
@@ -49,11 +52,9 @@ std::string ranks_text(const std::vector<int>& ranks) {
 std::string hosts_text(const std::vector<std::string>& hosts) {
   std::vector<std::string> names;
   for (const std::string& host : hosts) {
-    if (std::find(names.begin(), names.end(), host) == names.end()) names.push_back(host);
+    if (std::ranges::find(names, host) == names.end()) names.push_back(host);
   }
-  std::string text = joined(std::span(names).first(std::min(names.size(), kMaxNamed)));
-  if (names.size() > kMaxNamed) text += " and " + std::to_string(names.size() - kMaxNamed) + " more";
-  return text;
+  return first_few(names, ", ", " and ");
 }
 
 std::string number_text(double value, int digits) { return formatted("%.*f", digits, value); }
@@ -107,15 +108,13 @@ bool is_on(const std::optional<std::string>& value) {
 }
 
 bool knows_environment(const Recording& world) {
-  return std::any_of(world.ranks.begin(), world.ranks.end(),
-                     [](const RankFacts& rank) { return rank.environment.has_value(); });
+  return std::ranges::any_of(world.ranks, [](const RankFacts& rank) { return rank.environment.has_value(); });
 }
 
 bool is_virtual(const std::string& name) {
   constexpr const char* kNames[] = {"docker",  "virbr", "veth",   "br-", "cni",
                                     "flannel", "cali",  "podman", "lxc"};
-  return std::any_of(std::begin(kNames), std::end(kNames),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(kNames, [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
 std::int64_t fastest_interface(const NodeFacts& node) {
@@ -150,15 +149,13 @@ std::vector<std::string> split_words(std::string_view list) {
 }
 
 std::string groups_text(const std::map<std::string, std::vector<int>>& groups) {
-  std::vector<std::string> texts;
-  for (const auto& [value, ranks] : groups) texts.push_back(value + " on " + ranks_text(ranks));
-  return joined_groups(texts);
+  return joined_groups(
+      transformed(groups, [](const auto& each) { return each.first + " on " + ranks_text(each.second); }));
 }
 
 std::string groups_text(const std::map<std::string, std::vector<std::string>>& groups) {
-  std::vector<std::string> texts;
-  for (const auto& [value, hosts] : groups) texts.push_back(value + " on " + hosts_text(hosts));
-  return joined_groups(texts);
+  return joined_groups(
+      transformed(groups, [](const auto& each) { return each.first + " on " + hosts_text(each.second); }));
 }
 
 Findings FindingsCollector::result(Severity severity, const std::string& fix, const std::string& what) const {

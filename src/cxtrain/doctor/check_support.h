@@ -3,7 +3,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +78,17 @@ std::string groups_text(const std::map<std::string, std::vector<int>>& groups);
 /// "A on gpu001, B on gpu002".
 std::string groups_text(const std::map<std::string, std::vector<std::string>>& groups);
 
+/// What a check finds that wants one value everywhere: the groups if there are several, and nothing if there
+/// is one. Where there is none, `what` is not known. `head`: stands before the groups.
+template <class Of>
+Findings unlike(Severity severity, const std::string& head,
+                const std::map<std::string, std::vector<Of>>& groups, const std::string& fix,
+                const std::string& what) {
+  if (groups.empty()) return not_known(what);
+  if (groups.size() == 1) return {};
+  return {Finding{severity, "", head + groups_text(groups), fix}};
+}
+
 /// What a check finds, node by node or rank by rank.
 class FindingsCollector {
  public:
@@ -89,10 +99,13 @@ class FindingsCollector {
   /// `words`: what is wrong; empty: nothing.
   template <class Place>
   void judge(const std::string& words, const Place& place) {
-    if (words.empty())
-      fine();
-    else
-      wrong(words, place);
+    if (words.empty()) return fine();
+    wrong(words, place);
+  }
+  /// `words`: what is wrong if `is_wrong`.
+  template <class Place>
+  void judge(bool is_wrong, const std::string& words, const Place& place) {
+    judge(is_wrong ? words : "", place);
   }
   bool any() const { return !hosts_.empty() || !ranks_.empty(); }
 

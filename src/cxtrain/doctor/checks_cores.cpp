@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
 
@@ -46,8 +46,7 @@ int cores_of_machine(const Recording& world, const std::vector<MaskedRank>& rank
 }
 
 bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
-  return std::any_of(a.begin(), a.end(),
-                     [&](int core) { return std::binary_search(b.begin(), b.end(), core); });
+  return std::ranges::any_of(a, [&](int core) { return std::ranges::binary_search(b, core); });
 }
 
 /// Ranks of a node that have to share a core though the machine has one for each.
@@ -61,12 +60,11 @@ Findings find_shared_cores(const Recording& world) {
       continue;
     }
     for (const MaskedRank& rank : ranks) {
-      const bool partly = std::any_of(ranks.begin(), ranks.end(), [&](const MaskedRank& other) {
+      const bool partly = std::ranges::any_of(ranks, [&](const MaskedRank& other) {
         return other.cores != rank.cores && overlap(other.cores, rank.cores);
       });
-      collector.judge(rank.share < kWholeCore || partly
-                          ? "bound to cores " + rank.facts->cores + " together with others of the node"
-                          : "",
+      collector.judge(rank.share < kWholeCore || partly,
+                      "bound to cores " + rank.facts->cores + " together with others of the node",
                       *rank.facts);
     }
   }
@@ -82,10 +80,9 @@ Findings find_few_cores(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     for (const MaskedRank& rank : masked(ranks_of(world, node.node))) {
-      collector.judge(rank.whole_share >= needed
-                          ? ""
-                          : counted(rank.whole_share, "core") + " for " + std::to_string(needed) +
-                                " threads that always have work",
+      collector.judge(rank.whole_share < needed,
+                      counted(rank.whole_share, "core") + " for " + std::to_string(needed) +
+                          " threads that always have work",
                       *rank.facts);
     }
   }

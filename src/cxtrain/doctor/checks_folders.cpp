@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/doctor/check_support.h"
 
 /// The disks that the run reads and writes.
@@ -102,7 +102,7 @@ Findings find_unreadable_data(const Recording& world) {
     if (folder.readable && !*folder.readable) return "cannot be read";
     return folder.readable ? std::optional<std::string>("") : std::nullopt;
   };
-  if (std::none_of(world.nodes.begin(), world.nodes.end(), data_of)) return {};
+  if (std::ranges::none_of(world.nodes, data_of)) return {};
   return judge_folders(world, data_of, judge)
       .result(Severity::error, "copy the data to every node, or choose a --data.path that all nodes share",
               "whether the data can be read");
@@ -112,10 +112,10 @@ Findings find_slow_data(const Recording& world) {
   constexpr std::array kSlow{"fuse", "cifs", "smb2", "9p"};
   const auto judge = [&](const FolderFacts& folder) -> std::optional<std::string> {
     if (folder.filesystem.empty()) return std::nullopt;
-    const bool slow = std::find(kSlow.begin(), kSlow.end(), folder.filesystem) != kSlow.end();
+    const bool slow = std::ranges::find(kSlow, folder.filesystem) != kSlow.end();
     return slow ? "is on " + folder.filesystem : "";
   };
-  if (std::none_of(world.nodes.begin(), world.nodes.end(), data_of)) return {};
+  if (std::ranges::none_of(world.nodes, data_of)) return {};
   return judge_folders(world, data_of, judge)
       .result(Severity::warning, "copy the data to a disk of the node before the run",
               "the data's file system");
@@ -136,10 +136,10 @@ Findings find_full_tmp(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.tmp_free) continue;
-    collector.judge(*node.tmp_free < kTmpFree ? "the folder of temporary files has " +
-                                                    bytes_text(static_cast<double>(*node.tmp_free)) + " free"
-                                              : "",
-                    node);
+    collector.judge(
+        *node.tmp_free < kTmpFree,
+        "the folder of temporary files has " + bytes_text(static_cast<double>(*node.tmp_free)) + " free",
+        node);
   }
   return collector.result(Severity::warning, "remove left-over files there, or set TMPDIR",
                           "the room for temporary files");

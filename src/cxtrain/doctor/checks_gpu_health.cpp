@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <set>
 
 #include "cxtrain/doctor/check_support.h"
 
@@ -65,10 +66,9 @@ Findings find_old_drivers(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (runtime == 0 || node.cuda_version.empty()) continue;
-    collector.judge(major_of(node.cuda_version) < runtime
-                        ? "the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
-                              " at most, and this build needs " + world.job.cuda_runtime
-                        : "",
+    collector.judge(major_of(node.cuda_version) < runtime,
+                    "the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
+                        " at most, and this build needs " + world.job.cuda_runtime,
                     node);
   }
   return collector.result(Severity::error,
@@ -78,18 +78,15 @@ Findings find_old_drivers(const Recording& world) {
 
 Findings find_failing_cuda(const Recording& world) {
   FindingsCollector collector;
-  for (const NodeFacts& node : world.nodes) {
-    collector.judge(node.cuda_failure, node);
-  }
+  for (const NodeFacts& node : world.nodes) collector.judge(node.cuda_failure, node);
   return collector.result(Severity::error, "look at nvidia-smi on that node, or leave it out (--exclude)",
                           "whether CUDA starts");
 }
 
 Findings find_unlike_drivers(const Recording& world) {
   const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::driver_version, &NodeFacts::host);
-  if (hosts.size() == 1) return {};
-  if (hosts.empty()) return not_known("the drivers' versions");
-  return warning("drivers " + groups_text(hosts), "have one driver installed on all nodes");
+  return unlike(Severity::warning, "drivers ", hosts, "have one driver installed on all nodes",
+                "the drivers' versions");
 }
 
 Findings find_compute_modes(const Recording& world) {
@@ -130,8 +127,7 @@ Findings find_throttled_gpus(const Recording& world) {
   const auto judge = [&](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
     if (!gpu.throttled_by) return std::nullopt;
     for (const std::string& reason : *gpu.throttled_by) {
-      if (std::find(kHarmless.begin(), kHarmless.end(), reason) == kHarmless.end())
-        return "runs at lower clocks: " + reason;
+      if (std::ranges::find(kHarmless, reason) == kHarmless.end()) return "runs at lower clocks: " + reason;
     }
     return "";
   };

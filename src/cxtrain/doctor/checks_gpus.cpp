@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "cxtrain/doctor/check_support.h"
 
@@ -8,8 +9,7 @@ namespace {
 
 const GpuFacts* gpu_of(const NodeFacts& node, const std::string& uuid) {
   if (!node.gpus) return nullptr;
-  const auto found = std::find_if(node.gpus->begin(), node.gpus->end(),
-                                  [&](const GpuFacts& gpu) { return gpu.uuid == uuid; });
+  const auto found = std::ranges::find(*node.gpus, uuid, &GpuFacts::uuid);
   return found == node.gpus->end() ? nullptr : &*found;
 }
 
@@ -77,10 +77,9 @@ Findings find_invisible_gpus(const Recording& world) {
     if (!rank.visible_gpus) continue;
     const NodeFacts* node = node_of(world, rank.node);
     const bool some = node != nullptr && node->gpus && !node->gpus->empty();
-    collector.judge(some && rank.visible_gpus->empty()
-                        ? "CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
-                              "' shows none of the node's GPUs"
-                        : "",
+    collector.judge(some && rank.visible_gpus->empty(),
+                    "CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
+                        "' shows none of the node's GPUs",
                     rank);
   }
   return collector.result(Severity::error, "unset CUDA_VISIBLE_DEVICES, or name GPUs that there are",
@@ -169,11 +168,8 @@ Findings find_no_peer_access(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const auto planned = planned_on(world, node.node);
-    if (planned.size() < 2) {
-      collector.fine();
-      continue;
-    }
-    if (!node.gpus || !node.peer_access) continue;
+    if (planned.size() < 2) collector.fine();
+    if (planned.size() < 2 || !node.gpus || !node.peer_access) continue;
     std::string pair;
     bool all_known = true;
     const std::size_t count = std::min(node.gpus->size(), node.peer_access->size());
@@ -210,9 +206,8 @@ Findings find_unlike_gpus(const Recording& world) {
       models[gpu->name + " with " + std::to_string(*gpu->memory_total_mib) + " MiB"].push_back(rank.rank);
     }
   }
-  if (models.empty()) return not_known("the GPUs' models");
-  if (models.size() == 1) return {};
-  return warning(groups_text(models), "ask for one kind: sbatch --constraint or --gpus-per-node=MODEL:N");
+  return unlike(Severity::warning, "", models,
+                "ask for one kind: sbatch --constraint or --gpus-per-node=MODEL:N", "the GPUs' models");
 }
 
 }  // namespace

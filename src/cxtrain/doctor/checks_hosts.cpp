@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "cxtrain/doctor/check_support.h"
 
@@ -21,8 +22,8 @@ Findings find_unlike_clocks(const Recording& world) {
     if (!node.clock_offset) continue;
     const double sure = std::abs(*node.clock_offset) - node.clock_error.value_or(0);
     largest = std::max(largest, sure);
-    collector.judge(
-        sure > kClockWarning ? number_text(*node.clock_offset) + " s off the first node's clock" : "", node);
+    collector.judge(sure > kClockWarning, number_text(*node.clock_offset) + " s off the first node's clock",
+                    node);
   }
   return collector.result(largest > kClockError ? Severity::error : Severity::warning,
                           "have the nodes' clocks set by chrony or NTP", "the nodes' clocks");
@@ -45,8 +46,7 @@ Findings find_same_names(const Recording& world) {
 Findings find_localhost(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
-    if (node.host.empty()) continue;
-    collector.judge(node.host.starts_with("localhost") ? "called " + node.host : "", node);
+    if (!node.host.empty()) collector.judge(node.host.starts_with("localhost"), "called " + node.host, node);
   }
   return collector.result(Severity::warning,
                           "give the machine a name that other machines find: hostnamectl set-hostname",
@@ -55,8 +55,7 @@ Findings find_localhost(const Recording& world) {
 
 Findings find_unlike_kernels(const Recording& world) {
   const auto hosts = group_by<std::string>(world.nodes, &NodeFacts::kernel, &NodeFacts::host);
-  if (hosts.empty()) return not_known("the nodes' kernels");
-  return hosts.size() == 1 ? Findings{} : note(groups_text(hosts));
+  return unlike(Severity::note, "", hosts, "", "the nodes' kernels");
 }
 
 Findings find_load(const Recording& world) {
@@ -64,9 +63,8 @@ Findings find_load(const Recording& world) {
   for (const NodeFacts& node : world.nodes) {
     if (!node.load || !node.cores || *node.cores <= 0) continue;
     const double per_core = *node.load / *node.cores;
-    collector.judge(per_core > kLoadPerCore ? "a load of " + number_text(*node.load) + " on " +
-                                                  std::to_string(*node.cores) + " cores"
-                                            : "",
+    collector.judge(per_core > kLoadPerCore,
+                    "a load of " + number_text(*node.load) + " on " + std::to_string(*node.cores) + " cores",
                     node);
   }
   return collector.result(Severity::warning,
@@ -82,8 +80,8 @@ Findings find_unlike_nodes(const Recording& world) {
             std::to_string((*node.memory_total + kGiB / 2) / kGiB) + " GiB"]
           .push_back(node.host);
   }
-  if (hosts.empty()) return not_known("the nodes' cores and memory");
-  return hosts.size() == 1 ? Findings{} : note(groups_text(hosts), "sbatch --constraint asks for one kind");
+  return unlike(Severity::note, "", hosts, "sbatch --constraint asks for one kind",
+                "the nodes' cores and memory");
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include <strings.h>
 
-#include <algorithm>
-
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/doctor/check_support.h"
 
@@ -21,8 +19,7 @@ Findings find_missing_pmix(const Recording& world) {
   for (const RankFacts& rank : world.ranks) {
     if (!rank.pmix) continue;
     const std::int64_t tasks = parse_integer(variable(rank, "SLURM_NTASKS").value_or("")).value_or(0);
-    collector.judge(!*rank.pmix || (tasks > 1 && world_size(world) == 1) ? "no PMIx in a step of srun" : "",
-                    rank);
+    collector.judge(!*rank.pmix || (tasks > 1 && world_size(world) == 1), "no PMIx in a step of srun", rank);
   }
   return collector.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows the choices), or mpirun",
                           "whether there is PMIx");
@@ -42,10 +39,8 @@ Findings find_barrier_of_one_node(const Recording& world) {
   FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
-    collector.judge(!without_connections(rank) && variable(rank, "SLURM_PMIX_FENCE") == "ring"
-                        ? ""
-                        : "Slurm's barrier at the start may end before other nodes' ranks have come",
-                    rank);
+    collector.judge(without_connections(rank) || variable(rank, "SLURM_PMIX_FENCE") != "ring",
+                    "Slurm's barrier at the start may end before other nodes' ranks have come", rank);
   }
   return collector.result(
       Severity::warning,
@@ -73,10 +68,9 @@ Findings find_uneven_ranks(const Recording& world) {
   std::map<std::string, std::vector<std::string>> hosts;
   for (const NodeFacts& node : world.nodes)
     hosts[counted(ranks_of(world, node.node).size(), "rank")].push_back(node.host);
-  if (hosts.empty()) return not_known("which ranks run where");
-  if (hosts.size() == 1) return {};
-  return warning(groups_text(hosts),
-                 "start as many on each: mpirun --map-by ppr:N:node, srun --ntasks-per-node=N");
+  return unlike(Severity::warning, "", hosts,
+                "start as many on each: mpirun --map-by ppr:N:node, srun --ntasks-per-node=N",
+                "which ranks run where");
 }
 
 Findings find_idle_tasks(const Recording& world) {
@@ -105,10 +99,9 @@ Findings find_other_tasks_per_node(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const int ranks = static_cast<int>(ranks_of(world, node.node).size());
-    collector.judge(ranks <= job.tasks_per_node
-                        ? ""
-                        : std::to_string(ranks) + " ranks where the job has " +
-                              std::to_string(job.tasks_per_node) + " tasks for each node",
+    collector.judge(ranks > job.tasks_per_node,
+                    std::to_string(ranks) + " ranks where the job has " + std::to_string(job.tasks_per_node) +
+                        " tasks for each node",
                     node);
   }
   return collector.result(Severity::warning, "srun --ntasks-per-node=N, mpirun --map-by ppr:N:node",

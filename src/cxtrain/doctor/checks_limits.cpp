@@ -27,13 +27,9 @@ FindingsCollector ranks_below(const Recording& world, LimitOf limit, std::int64_
   for (const RankFacts& rank : world.ranks) {
     const auto& value = rank.*limit;
     if (!value) continue;
-    collector.judge(*value == kUnlimited || *value >= least
-                        ? ""
-                        : "at most " +
-                              (limit == &RankFacts::open_files ? std::to_string(*value)
-                                                               : bytes_text(static_cast<double>(*value))) +
-                              " of " + name,
-                    rank);
+    const std::string most =
+        limit == &RankFacts::open_files ? std::to_string(*value) : bytes_text(static_cast<double>(*value));
+    collector.judge(*value != kUnlimited && *value < least, "at most " + most + " of " + name, rank);
   }
   return collector;
 }
@@ -56,9 +52,8 @@ Findings find_core_dumps(const Recording& world) {
     const std::int64_t room = node != nullptr && node->output ? node->output->free_bytes.value_or(-1) : -1;
     const bool fills_disk =
         *rank.core_bytes == kUnlimited && room >= 0 && node->memory_total && room < *node->memory_total / 2;
-    collector.judge(
-        fills_disk ? "core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free" : "",
-        rank);
+    collector.judge(fills_disk,
+                    "core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free", rank);
   }
   if (!collector.any() && !none.empty())
     return note("no core dumps of " + ranks_text(none) + "; a crash leaves its stack in the rank's log",
@@ -67,9 +62,8 @@ Findings find_core_dumps(const Recording& world) {
 }
 
 Findings find_little_locked(const Recording& world) {
-  const bool infiniband = std::any_of(world.nodes.begin(), world.nodes.end(), [](const NodeFacts& node) {
-    return node.infiniband && !node.infiniband->empty();
-  });
+  const bool infiniband = std::ranges::any_of(
+      world.nodes, [](const NodeFacts& node) { return node.infiniband && !node.infiniband->empty(); });
   if (!infiniband || !has_several_nodes(world)) return {};
   return ranks_below(world, &RankFacts::locked_bytes, kLockedForInfiniband, "locked memory")
       .result(Severity::warning,

@@ -48,8 +48,7 @@ Findings find_unmapped_memory(const Recording& world) {
     if (ranks_of(world, rank.node).size() < 2) continue;
     has_neighbours = true;
     if (!rank.maps_memory_of_others) continue;
-    collector.judge(*rank.maps_memory_of_others ? "" : "may not map memory of another rank of its node",
-                    rank);
+    collector.judge(!*rank.maps_memory_of_others, "may not map memory of another rank of its node", rank);
   }
   if (!has_neighbours) return {};
   return collector.result(Severity::warning,

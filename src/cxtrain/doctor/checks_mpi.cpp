@@ -17,13 +17,11 @@ constexpr double kLateOnNode = 500e-6, kLateBetweenNodes = 2e-3;
 
 Findings find_mpi_versions(const Recording& world) {
   const auto ranks = group_by<int>(world.ranks, &RankFacts::mpi_version, &RankFacts::rank);
-  if (ranks.empty()) return not_known("the ranks' MPI");
-  if (ranks.size() == 1) return {};
-  return error(groups_text(ranks), "load one MPI module on all nodes");
+  return unlike(Severity::error, "", ranks, "load one MPI module on all nodes", "the ranks' MPI");
 }
 
 bool has_word(const std::vector<std::string>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 /// What is wrong with a list of Open MPI's transports (BTLs); empty: nothing.
@@ -32,9 +30,8 @@ std::string wrong_transports(std::string list, bool has_neighbours, bool needs_n
   if (except) list.erase(0, 1);
   const std::vector<std::string> words = split_words(list);
   const bool shared = has_word(words, "vader") || has_word(words, "sm");
-  const bool network = std::any_of(words.begin(), words.end(), [](const auto& word) {
-    return word != "self" && word != "vader" && word != "sm";
-  });
+  const bool network = std::ranges::any_of(
+      words, [](const auto& word) { return word != "self" && word != "vader" && word != "sm"; });
   if (has_neighbours && shared == except) return "no shared memory between ranks of a node";
   if (needs_network && !except && !network) return "no network between nodes";
   return "";
@@ -78,7 +75,7 @@ std::string major_version(const std::string& mpi) { return mpi.substr(0, mpi.fin
 /// Whether the rank has what `unread` means also by a name that its version reads; one name may have several
 /// counterparts.
 bool has_counterpart(const RankFacts& rank, const std::string& unread, bool is_5) {
-  return std::any_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
+  return std::ranges::any_of(kSettings, [&](const Setting& setting) {
     return setting.name_in(!is_5) == unread && variable(rank, setting.name_in(is_5));
   });
 }
@@ -121,8 +118,8 @@ Findings find_wrong_mpi_interface(const Recording& world) {
           node->interfaces->begin(), node->interfaces->end(), [&](const InterfaceFacts& interface) {
             return interface.name != "lo" && interface.up.value_or(true) && has_word(names, interface.name);
           });
-      collector.judge(
-          leads_out ? "" : std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
+      collector.judge(!leads_out, std::string(name) + "=" + *setting + " names no interface to other nodes",
+                      rank);
     }
   }
   return collector.result(Severity::error, "name an interface that all nodes have, or unset it",
@@ -136,10 +133,8 @@ Findings find_oversubscription(const Recording& world) {
     if (node == nullptr || !node->cores) continue;
     const int count = static_cast<int>(ranks.size());
     for (const RankFacts* rank : ranks) {
-      collector.judge(count > *node->cores
-                          ? std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores"
-                          : "",
-                      *rank);
+      collector.judge(count > *node->cores,
+                      std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores", *rank);
     }
   }
   return collector.result(Severity::warning, "start at most one rank for each core", "the machines' cores");

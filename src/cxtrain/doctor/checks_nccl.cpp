@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <set>
 
+#include "cxtrain/base/text.h"
 #include "cxtrain/doctor/check_support.h"
 
 /// How NCCL connects the ranks.
@@ -18,9 +20,8 @@ Findings find_nccl_versions(const Recording& world) {
     return rank.nccl && !rank.nccl->empty() ? rank.nccl->front().version : std::string();
   };
   const auto ranks = group_by<int>(world.ranks, version, &RankFacts::rank);
-  if (ranks.empty()) return not_known("the ranks' NCCL");
-  if (ranks.size() == 1) return {};
-  return error("NCCL " + groups_text(ranks), "install one NCCL on all nodes, or make LD_LIBRARY_PATH alike");
+  return unlike(Severity::error, "NCCL ", ranks,
+                "install one NCCL on all nodes, or make LD_LIBRARY_PATH alike", "the ranks' NCCL");
 }
 
 Findings find_nccl_copies(const Recording& world) {
@@ -28,12 +29,9 @@ Findings find_nccl_copies(const Recording& world) {
   for (const RankFacts& rank : world.ranks) {
     if (!rank.nccl) continue;
     std::set<std::string> versions;
-    std::string copies;
-    for (const NcclFacts& nccl : *rank.nccl) {
-      versions.insert(nccl.version);
-      copies += (copies.empty() ? "" : ", ") + nccl.path + " (" + nccl.version + ")";
-    }
-    collector.judge(versions.size() > 1 ? copies : "", rank);
+    for (const NcclFacts& nccl : *rank.nccl) versions.insert(nccl.version);
+    const auto copy = [](const NcclFacts& nccl) { return nccl.path + " (" + nccl.version + ")"; };
+    collector.judge(versions.size() > 1, joined(*rank.nccl, ", ", copy), rank);
   }
   return collector.result(Severity::warning, "take the other copy out of LD_LIBRARY_PATH and LD_PRELOAD",
                           "which copies of NCCL the ranks find");
@@ -49,7 +47,7 @@ std::vector<std::string> chosen_interfaces(std::string_view setting,
   const std::vector<std::string> names = split_words(setting);
   std::vector<std::string> chosen;
   for (const InterfaceFacts& interface : interfaces) {
-    const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const bool named = std::ranges::any_of(names, [&](const std::string& name) {
       return exact ? interface.name == name : interface.name.starts_with(name);
     });
     if (named != except && interface.up.value_or(true)) chosen.push_back(interface.name);
@@ -63,10 +61,9 @@ std::string wrong_interface(const std::string& setting, const NodeFacts& node) {
   const std::vector<std::string> chosen = chosen_interfaces(setting, *node.interfaces);
   if (chosen.empty()) return name + " names no interface that is up";
   if (setting.starts_with('^')) return "";
-  const bool loopback =
-      std::all_of(chosen.begin(), chosen.end(), [](const auto& one) { return one == "lo"; });
+  const bool loopback = std::ranges::all_of(chosen, [](const auto& one) { return one == "lo"; });
   if (loopback) return name + " names the loopback interface, which reaches no other node";
-  if (std::all_of(chosen.begin(), chosen.end(), is_virtual))
+  if (std::ranges::all_of(chosen, is_virtual))
     return name + " names a bridge of containers, which reaches no other node";
   return "";
 }
@@ -110,15 +107,11 @@ Findings find_slow_network(const Recording& world) {
   FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.infiniband) continue;
-    if (!node.infiniband->empty()) {
-      collector.fine();
-      continue;
-    }
+    const bool on_ethernet = node.infiniband->empty();
     const std::int64_t fastest = fastest_interface(node);
-    if (fastest == 0) continue;
-    collector.judge(fastest < kFastEthernet ? "no InfiniBand, and the fastest interface has " +
-                                                  std::to_string(fastest) + " Mbit/s"
-                                            : "",
+    if (on_ethernet && fastest == 0) continue;
+    collector.judge(on_ethernet && fastest < kFastEthernet,
+                    "no InfiniBand, and the fastest interface has " + std::to_string(fastest) + " Mbit/s",
                     node);
   }
   return collector.result(

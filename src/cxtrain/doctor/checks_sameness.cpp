@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "cxtrain/doctor/check_support.h"
 
@@ -15,9 +16,8 @@ std::string short_hash(const std::string& hash) { return hash.substr(0, kHashDig
 Findings find_unlike_programs(const Recording& world) {
   const auto ranks = group_by<int>(
       world.ranks, [](const RankFacts& rank) { return short_hash(rank.program_hash); }, &RankFacts::rank);
-  if (ranks.empty()) return not_known("the ranks' program files");
-  if (ranks.size() == 1) return {};
-  return error("programs " + groups_text(ranks), "install one build on all nodes, or in a shared folder");
+  return unlike(Severity::error, "programs ", ranks, "install one build on all nodes, or in a shared folder",
+                "the ranks' program files");
 }
 
 using HashesOf = std::map<std::string, std::string> RankFacts::*;
@@ -43,9 +43,8 @@ Findings find_unlike_files(const Recording& world, HashesOf hashes, const std::s
 }
 
 Findings find_unlike_libraries(const Recording& world) {
-  bool known = false;
-  for (const RankFacts& rank : world.ranks) known = known || !rank.library_hashes.empty();
-  if (!known) return not_known("the ranks' libraries");
+  if (std::ranges::all_of(world.ranks, [](const RankFacts& rank) { return rank.library_hashes.empty(); }))
+    return not_known("the ranks' libraries");
   return find_unlike_files(world, &RankFacts::library_hashes, "library");
 }
 
@@ -62,7 +61,7 @@ std::string first_words(const std::string& text, std::size_t count) {
 }
 
 std::size_t count_of_words(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), ' ')) + 1;
+  return static_cast<std::size_t>(std::ranges::count(text, ' ')) + 1;
 }
 
 /// A rank that reads slowly looks at fewer samples, and its fingerprint is the beginning of the others'
@@ -75,9 +74,8 @@ Findings find_unlike_data_content(const Recording& world) {
   const auto ranks = group_by<int>(
       world.ranks, [&](const RankFacts& rank) { return first_words(rank.data_fingerprint, shortest); },
       &RankFacts::rank);
-  if (ranks.empty()) return not_known("the fingerprint of the data");
-  if (ranks.size() == 1) return {};
-  return error("data " + groups_text(ranks), "copy the data to all nodes, or use a folder that they share");
+  return unlike(Severity::error, "data ", ranks,
+                "copy the data to all nodes, or use a folder that they share", "the fingerprint of the data");
 }
 
 }  // namespace

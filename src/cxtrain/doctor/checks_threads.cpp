@@ -1,7 +1,5 @@
-#include <charconv>
-
-#include "cxtrain/base/counted.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
 
@@ -19,11 +17,10 @@ struct ThreadedRank {
 };
 
 std::optional<int> omp_threads(const RankFacts& rank) {
-  const auto text = variable(rank, "OMP_NUM_THREADS");
-  int threads = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), threads).ec != std::errc())
-    return std::nullopt;
-  return threads;
+  const std::string value = variable(rank, "OMP_NUM_THREADS").value_or("");
+  std::string_view text = value;
+  const int threads = take_number(text);
+  return threads < 0 ? std::nullopt : std::optional(threads);
 }
 
 std::vector<ThreadedRank> threaded_ranks(const Recording& world) {
@@ -74,9 +71,8 @@ Findings find_unlike_threads(const Recording& world) {
   for (const RankFacts& rank : world.ranks) {
     if (rank.environment) ranks[variable(rank, "OMP_NUM_THREADS").value_or("(unset)")].push_back(rank.rank);
   }
-  if (ranks.empty()) return not_known("OMP_NUM_THREADS");
-  if (ranks.size() == 1) return {};
-  return note("OMP_NUM_THREADS differs: " + groups_text(ranks), "set it alike, or leave it out");
+  return unlike(Severity::note, "OMP_NUM_THREADS differs: ", ranks, "set it alike, or leave it out",
+                "OMP_NUM_THREADS");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "cxtrain/doctor/facts.h"
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 
 namespace cxtrain::doctor {

@@ -6,9 +6,10 @@
 #include <functional>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cluster/clock_offset.h"
 #include "cxtrain/cluster/exchange.h"
@@ -41,9 +42,7 @@ const Node* hardware_of(const DoctorInputs& own, int node) {
 std::optional<std::vector<std::string>> visible_of(const RankFacts& rank, const Node& node) {
   if (node.visible) return node.visible;
   if (variable(rank, "CUDA_VISIBLE_DEVICES") && !node.gpus.empty()) return std::nullopt;
-  std::vector<std::string> uuids;
-  for (const Gpu& gpu : node.gpus) uuids.push_back(gpu.uuid);
-  return uuids;
+  return transformed(node.gpus, &Gpu::uuid);
 }
 
 GpuFacts gpu_facts(const Gpu& gpu) {
@@ -69,8 +68,7 @@ RankFacts own_rank_facts(const World& world, const DoctorInputs& own) {
   facts.host = place.hostname;
   facts.pid = getpid();
   const auto& ranks = own.plan.ranks;
-  const auto planned =
-      std::find_if(ranks.begin(), ranks.end(), [&](const RankPlan& rank) { return rank.rank == place.rank; });
+  const auto planned = std::ranges::find(ranks, place.rank, &RankPlan::rank);
   if (planned != ranks.end()) facts.planned_gpus = planned->uuids;
   try_probe("cores", [&] { facts.cores = format_ranges(cores_of_mask()); });
   try_probe("environment", [&] { facts.environment = relevant_environment(); });
@@ -94,8 +92,7 @@ NodeFacts own_node_facts(const World& world, const DoctorInputs& own) {
   if (const Node* node = hardware_of(own, facts.node)) {
     facts.cuda_version = node->cuda_version;
     facts.cuda_failure = node->cuda_failure;
-    facts.gpus.emplace();
-    for (const Gpu& gpu : node->gpus) facts.gpus->push_back(gpu_facts(gpu));
+    facts.gpus = transformed(node->gpus, gpu_facts);
     try_probe("GPUs", [&] { probe_gpus(facts, own.nvml); });
   }
   return facts;
@@ -151,8 +148,7 @@ Recording gather(World& world, const DoctorInputs& own) {
     for (NodeFacts& facts : one.nodes) all.nodes.push_back(std::move(facts));
     for (RankFacts& facts : one.ranks) all.ranks.push_back(std::move(facts));
   }
-  std::sort(all.nodes.begin(), all.nodes.end(),
-            [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });
+  std::ranges::sort(all.nodes, {}, &NodeFacts::node);
   return all;
 }
 

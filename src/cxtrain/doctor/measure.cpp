@@ -78,7 +78,7 @@ double time_reduction(World& world, std::size_t doubles, double budget) {
   world.sum(values);
   const int rounds = agreed_rounds(world, seconds_since(begin), budget);
   world.barrier();
-  std::fill(values.begin(), values.end(), 1.0);
+  std::ranges::fill(values, 1.0);
   begin = SteadyClockTime::now();
   for (int round = 0; round < rounds; ++round) world.sum(values);
   return seconds_since(begin) / rounds;

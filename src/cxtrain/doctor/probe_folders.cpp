@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {

@@ -31,8 +31,7 @@ std::optional<std::int64_t> lower_limit(std::optional<std::int64_t> a, std::opti
 
 template <std::size_t N>
 bool begins_with_any(std::string_view text, const std::array<const char*, N>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](const char* prefix) { return text.starts_with(prefix); });
+  return std::ranges::any_of(prefixes, [&](const char* prefix) { return text.starts_with(prefix); });
 }
 
 }  // namespace

@@ -22,8 +22,7 @@ std::string last_name(const std::string& path) { return path.substr(path.rfind('
 bool is_library_of_interest(const std::string& name) {
   constexpr std::array kNames{"libcxtrain",  "libtorch",  "libc10",   "libnccl",
                               "libcudnn.so", "libcudart", "libmpi.so"};
-  return std::any_of(kNames.begin(), kNames.end(),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(kNames, [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
 /// The files of the libraries of this process that are of interest.

@@ -1,10 +1,10 @@
 #include "cxtrain/doctor/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/doctor/checks.h"
 
 namespace cxtrain::doctor {
 namespace {
@@ -16,8 +16,7 @@ constexpr Check kRefusal{.id = "options",
                          .run = nullptr};
 
 const Check& check_of(const std::vector<Check>& checks, const Finding& finding) {
-  const auto found = std::find_if(checks.begin(), checks.end(),
-                                  [&](const Check& check) { return check.id == finding.check; });
+  const auto found = std::ranges::find(checks, finding.check, &Check::id);
   return found == checks.end() ? kRefusal : *found;
 }
 
@@ -44,9 +43,7 @@ std::string summary_line(const Diagnosis& diagnosis) {
 }  // namespace
 
 int Diagnosis::count(Severity severity) const {
-  return static_cast<int>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-    return finding.severity == severity;
-  }));
+  return static_cast<int>(std::ranges::count(findings, severity, &Finding::severity));
 }
 
 Diagnosis diagnose(const Recording& recording) {
@@ -107,6 +104,16 @@ std::string to_json(const Diagnosis& diagnosis, const Recording& recording) {
                   {"checks", std::move(list)},
                   {"world", Json::parse(to_json(recording))}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<Check> all_checks() {
+  std::vector<Check> all;
+  for (auto* subject :
+       {launch_checks, core_checks, thread_checks, gpu_checks, gpu_health_checks, nccl_checks, mpi_checks,
+        host_checks, memory_checks, limit_checks, folder_checks, sameness_checks}) {
+    for (const Check& check : subject()) all.push_back(check);
+  }
+  return all;
 }
 
 }  // namespace cxtrain::doctor

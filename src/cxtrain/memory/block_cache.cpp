@@ -81,14 +81,4 @@ bool BlockCache::give(void* data) noexcept {
   return true;
 }
 
-std::size_t BlockCache::cached_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return cached_;
-}
-
-std::size_t BlockCache::live_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return live_;
-}
-
 }  // namespace cxtrain

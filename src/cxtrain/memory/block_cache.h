@@ -37,8 +37,14 @@ class BlockCache {
   /// Gives all free blocks back to the kernel, and forgets the peak.
   void clear() noexcept;
 
-  std::size_t cached_bytes() const;
-  std::size_t live_bytes() const;
+  std::size_t cached_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return cached_;
+  }
+  std::size_t live_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return live_;
+  }
 
  private:
   struct Block {

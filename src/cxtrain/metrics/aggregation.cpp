@@ -29,13 +29,6 @@ void MeanMetric::update(const at::Tensor& values, const at::Tensor& weights) {
   weight_ += weight.sum();
 }
 
-at::Tensor MeanMetric::compute() const { return sum_.div(weight_); }
-
-void SumMetric::update(const at::Tensor& values) {
-  const Updating updating(*this);
-  sum_ += here(values).to(at::kDouble).sum();
-}
-
 void SumMetric::update(double value) { update(at::scalar_tensor(value, at::kDouble)); }
 
 ExtremeMetric::ExtremeMetric(Reduce reduce)

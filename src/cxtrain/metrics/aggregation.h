@@ -15,7 +15,7 @@ class MeanMetric final : public Metric {
   void update(double value, double weight = 1);
   /// `weights`: of the shape of `values`, or one that it is broadcast from.
   void update(const at::Tensor& values, const at::Tensor& weights) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return sum_.div(weight_); }
 
  private:
   at::Tensor& sum_ = add_state("sum", at::zeros({}, at::kDouble));
@@ -26,7 +26,10 @@ class MeanMetric final : public Metric {
 class SumMetric final : public Metric {
  public:
   using Metric::update;
-  void update(const at::Tensor& values);
+  void update(const at::Tensor& values) {
+    const Updating updating(*this);
+    sum_ += here(values).to(at::kDouble).sum();
+  }
   void update(double value);
   at::Tensor compute() const override { return sum_; }
 

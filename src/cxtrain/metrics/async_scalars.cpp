@@ -42,7 +42,7 @@ AsyncScalars::AsyncScalars(const std::vector<at::Tensor>& numbers) : count_(numb
 }
 
 bool AsyncScalars::arrived() const {
-  return std::all_of(ends_.begin(), ends_.end(), [](const c10::Event& end) { return end.query(); });
+  return std::ranges::all_of(ends_, [](const c10::Event& end) { return end.query(); });
 }
 
 std::vector<double> AsyncScalars::wait() const {

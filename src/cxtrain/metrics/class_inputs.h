@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "cxtrain/metrics/classification.h"
-
 /// Inputs of classifiers in the shapes that counts are made from. Nothing waits for a device.
 namespace cxtrain::class_inputs {
 

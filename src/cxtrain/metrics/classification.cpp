@@ -29,6 +29,12 @@ std::int64_t label_count(ClassificationTask task, std::int64_t classes) {
   return task == ClassificationTask::binary ? 1 : classes;
 }
 
+at::Tensor no_pairs(std::int64_t classes, ClassificationTask task) {
+  if (task == ClassificationTask::multilabel) return at::zeros({classes, 2, 2}, at::kLong);
+  const std::int64_t size = task == ClassificationTask::binary ? 2 : classes;
+  return at::zeros({size, size}, at::kLong);
+}
+
 /// The average of the scores of classes, by weights that are 0 for a class that does not take part.
 at::Tensor weighted_mean(const at::Tensor& scores, const at::Tensor& weights) {
   return safe_divide(scores.mul(weights).sum(), weights.sum());
@@ -110,22 +116,6 @@ at::Tensor F1Score::score(const Counts& counts) const {
   const at::Tensor twice = counts.tp.mul(2);
   return safe_divide(twice, twice.add(counts.fp).add(counts.fn));
 }
-
-namespace {
-
-at::Tensor no_pairs(std::int64_t classes, ClassificationTask task) {
-  switch (task) {
-    case ClassificationTask::multiclass:
-      return at::zeros({classes, classes}, at::kLong);
-    case ClassificationTask::binary:
-      return at::zeros({2, 2}, at::kLong);
-    case ClassificationTask::multilabel:
-      return at::zeros({classes, 2, 2}, at::kLong);
-  }
-  return {};
-}
-
-}  // namespace
 
 ConfusionCounts::ConfusionCounts(const char* metric, const Counting& counting)
     : metric_(metric),

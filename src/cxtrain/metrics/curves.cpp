@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/nonzero.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/trapezoid.h>

@@ -4,7 +4,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/reflection_pad2d.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/StringUtil.h>
 
 #include <cmath>
@@ -77,7 +76,5 @@ void StructuralSimilarityIndexMeasure::update(const at::Tensor& preds, const at:
   similarity_ += upper.div(lower).to(at::kDouble).flatten(1).mean(1).sum();
   pictures_ += preds.size(0);
 }
-
-at::Tensor StructuralSimilarityIndexMeasure::compute() const { return similarity_.div(pictures_); }
 
 }  // namespace cxtrain

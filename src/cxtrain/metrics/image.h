@@ -47,7 +47,7 @@ class StructuralSimilarityIndexMeasure final : public Metric {
   };
   explicit StructuralSimilarityIndexMeasure(const Args& args);
   void update(const at::Tensor& preds, const at::Tensor& target) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return similarity_.div(pictures_); }
 
  private:
   Args args_;

@@ -9,18 +9,11 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/metrics/moments.h"
 
 namespace cxtrain {
 namespace {
-
-/// States are written to in steps and in hooks, so they cannot be tensors of inference mode, which only that
-/// mode may write to.
-class StateGuard {
-  c10::InferenceMode everywhere_{false};  // first: it turns gradients on
-  at::NoGradGuard no_grad_;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
-};
 
 /// Rows [n, ...] behind those of `state`, in memory of twice the size whenever it is full.
 void append_rows(at::Tensor& state, at::Tensor& memory, const at::Tensor& rows) {
@@ -40,9 +33,8 @@ void append_rows(at::Tensor& state, at::Tensor& memory, const at::Tensor& rows) 
 /// The shapes that a state of this initial value can have: rows come and go.
 bool fits(const Metric::State& state, const at::Tensor& value) {
   if (value.scalar_type() != state.initial.scalar_type() || value.dim() != state.initial.dim()) return false;
-  const std::int64_t from = state.reduce == Reduce::cat ? 1 : 0;
-  return value.sizes().slice(static_cast<std::size_t>(from)) ==
-         state.initial.sizes().slice(static_cast<std::size_t>(from));
+  const std::size_t from = state.reduce == Reduce::cat ? 1 : 0;
+  return value.sizes().slice(from) == state.initial.sizes().slice(from);
 }
 
 }  // namespace
@@ -64,7 +56,7 @@ void Metric::update(const at::Tensor&, const at::Tensor&) {
 
 at::Tensor& Metric::add_state(std::string name, at::Tensor initial, Reduce reduce) {
   const auto same = [&](const State& state) { return state.name == name; };
-  if (std::any_of(states_.begin(), states_.end(), same))
+  if (std::ranges::any_of(states_, same))
     throw ConfigError("model", "a metric has two states `" + name + "`", "", MessageCode::bad_model);
   if (reduce == Reduce::sum && initial.count_nonzero().item<std::int64_t>() != 0)
     throw ConfigError("model", "the state `" + name + "` of a metric is a sum and does not begin with zeros",
@@ -93,10 +85,8 @@ at::Tensor Metric::here(const at::Tensor& tensor) const {
 
 Metric::Values Metric::initial_values() const {
   const StateGuard guard;
-  Values values;
-  for (const State& state : states_) values.tensors.push_back(state.initial.clone());
-  values.memory.resize(states_.size());
-  return values;
+  return {.tensors = transformed(states_, [](const State& state) { return state.initial.clone(); }),
+          .memory = std::vector<at::Tensor>(states_.size())};
 }
 
 Metric::Values Metric::take_current() {
@@ -245,9 +235,8 @@ void Metric::load(const StateDict& state) {
   put({.now = std::move(now), .before = std::move(before)});
 }
 
-FreshStates::FreshStates(std::vector<Metric*> metrics) : metrics_(std::move(metrics)) {
-  for (Metric* metric : metrics_) kept_.push_back(metric->take());
-}
+FreshStates::FreshStates(std::vector<Metric*> metrics)
+    : metrics_(std::move(metrics)), kept_(transformed(metrics_, &Metric::take)) {}
 
 FreshStates::~FreshStates() {
   for (std::size_t i = 0; i < metrics_.size(); ++i) metrics_[i]->put(std::move(kept_[i]));

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cxtrain/state/state_dict.h"
@@ -89,6 +88,13 @@ class Metric {
   /// The tensor on the metric's device, without its gradient.
   at::Tensor here(const at::Tensor& tensor) const;
 
+  /// Turns gradients, autocast and inference mode off while it lives: states are written to in steps and in
+  /// hooks, so they cannot be tensors of inference mode, which only that mode may write to.
+  class StateGuard {
+    c10::InferenceMode everywhere_{false};  // first: it turns gradients on
+    at::NoGradGuard no_grad_;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
+  };
   /// Begins every `update`: counts it, and turns gradients, autocast and inference mode off for its scope.
   /// Throws TrainingError at the end of an epoch, when the states of all ranks are one already.
   class Updating {
@@ -96,9 +102,7 @@ class Metric {
     explicit Updating(Metric& metric);
 
    private:
-    c10::InferenceMode everywhere_{false};  // first: it turns gradients on
-    at::NoGradGuard no_grad_;
-    c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
+    StateGuard guard_;
   };
 
  public:

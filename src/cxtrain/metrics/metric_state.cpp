@@ -85,7 +85,7 @@ StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int ran
     MetricStore other;
     other.load(of_rank);
     for (Entry& theirs : other.entries_) {
-      const auto own = std::find_if(merged.entries_.begin(), merged.entries_.end(), [&](const Entry& each) {
+      const auto own = std::ranges::find_if(merged.entries_, [&](const Entry& each) {
         return each.name == theirs.name && each.hook == theirs.hook;
       });
       if (own != merged.entries_.end()) {

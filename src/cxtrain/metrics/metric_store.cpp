@@ -8,10 +8,9 @@
 
 #include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/exchange.h"
 
 namespace cxtrain {
@@ -54,8 +53,8 @@ std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& wo
   std::vector<MetricLine> merged;
   for (std::vector<MetricLine>& rank : gather_values(world, mine)) {
     for (MetricLine& line : rank) {
-      const auto known = std::find_if(merged.begin(), merged.end(),
-                                      [&](const MetricLine& other) { return line.same_metric(other); });
+      const auto known =
+          std::ranges::find_if(merged, [&](const MetricLine& other) { return line.same_metric(other); });
       if (known == merged.end()) {
         merged.push_back(std::move(line));
       } else {
@@ -86,7 +85,7 @@ MetricStore::Entry* MetricStore::find_or_create(std::string_view logged, const L
         MessageCode::log_misuse);
   }
   if (rule.allowed == LogRule::Allowed::ignored) {
-    if (std::find(warned_.begin(), warned_.end(), rule.hook) == warned_.end()) {
+    if (std::ranges::find(warned_, rule.hook) == warned_.end()) {
       warned_.emplace_back(rule.hook);
       log_warning(call + " has no effect: the last row of metrics is written by then");
     }
@@ -124,10 +123,7 @@ template <class Value>
 void MetricStore::record(std::string_view name, const Value& value, const LogOptions& options) {
   Entry* metric = find_or_create(name, options);
   if (metric == nullptr) return;
-  metric->step.set(value);
-  metric->stepped = metric->fresh = true;
-  metric->step_is_reduced = false;
-  metric->step_at = ++changes_;
+  metric->set_step(value, ++changes_);
   if (metric->on_epoch) metric->epoch.add(metric->fx, value, weight_of(options));
 }
 
@@ -148,14 +144,12 @@ void MetricStore::log(std::string_view name, Metric& metric, const LogOptions& o
   if (entry->on_epoch) entry->epoch.weight = 1;
   if (!entry->on_step) return;
   const at::Tensor value = metric.value();
+  ++changes_;
   if (const std::optional<double> number = host_metric(name, value)) {
-    entry->step.set(*number);
+    entry->set_step(*number, changes_);
   } else {
-    entry->step.set(value);
+    entry->set_step(value, changes_);
   }
-  entry->stepped = entry->fresh = true;
-  entry->step_is_reduced = false;
-  entry->step_at = ++changes_;
   metric.end_batch();
 }
 
@@ -169,7 +163,7 @@ void MetricStore::begin_metric(Entry& entry, const Metric& metric) {
     return &other != &entry && entry.on_step && other.on_step && other.metric == metric.name() &&
            other.hook == entry.hook;
   };
-  if (std::any_of(entries_.begin(), entries_.end(), splits_as_well)) {
+  if (std::ranges::any_of(entries_, splits_as_well)) {
     throw TrainingError(call + ": metric " + metric.name() + " is logged on_step under another name, too",
                         MessageCode::log_misuse);
   }
@@ -277,11 +271,6 @@ void MetricStore::forget_epoch(Phase phase) {
   }
 }
 
-void MetricStore::clear() {
-  entries_.clear();
-  scope_ = {};
-}
-
 template <class Visit>
 void MetricStore::visit_latest(Visit&& visit) const {
   for (const Entry& metric : entries_) {
@@ -313,6 +302,13 @@ std::optional<double> MetricStore::last_of_all_ranks(std::string_view name, Worl
   world.sum(sums);
   if (sums[1] == 0) return std::nullopt;
   return sums[0] / sums[1];
+}
+
+void MetricStore::refuse_unlogged(const std::string& follows) const {
+  const std::string known = joined(all(), ", ", [](const auto& metric) { return metric.first; });
+  throw TrainingError(
+      follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known),
+      MessageCode::log_misuse);
 }
 
 std::vector<MetricStore::BarValue> MetricStore::bar_values() const {

@@ -40,9 +40,15 @@ double combined(ReduceFx fx, double a, double b);
 /// The last value of a metric, from the host or a tensor that may still be on its way from a device.
 class MetricScalar {
  public:
-  void set(double value);
-  void set(const at::Tensor& value);
-  double read() const;
+  void set(double value) {
+    host_ = value;
+    if (device_.defined()) device_.reset();
+  }
+  void set(const at::Tensor& value) {
+    host_ = 0;
+    device_ = value;
+  }
+  double read() const { return device_.defined() ? device_.item<double>() : host_; }
   bool on_host() const { return !device_.defined(); }
   /// Whether `read` waits for a device.
   bool waits() const { return device_.defined() && !device_.is_cpu(); }
@@ -134,13 +140,20 @@ class MetricStore final : public MetricSink, public Stateful {
   /// left).
   void forget_epoch(Phase phase);
   /// Forgets everything (after a sanity check).
-  void clear();
+  void clear() {
+    entries_.clear();
+    scope_ = {};
+  }
 
   /// The latest value of this name.
   std::optional<double> last(std::string_view name) const;
   /// The same, and equal on all ranks: where the latest value is a rank's own, the mean of those that ranks
   /// have. Collective.
   std::optional<double> last_of_all_ranks(std::string_view name, World& world) const;
+
+  /// Throws TrainingError: something follows a metric that nobody has logged. `follows`: "early stopping
+  /// monitors `val_loss`"; the message names the logged metrics, too.
+  [[noreturn]] void refuse_unlogged(const std::string& follows) const;
 
   /// The latest value of a name that was logged with prog_bar: a number, or a value that is on a device.
   struct BarValue {
@@ -181,6 +194,13 @@ class MetricStore final : public MetricSink, public Stateful {
 
     void save(StateDict& state) const;
     void load(const StateDict& state);
+    /// Takes a value of a step, which the host knows or not. `at`: `step_at`.
+    void set_step(const auto& value, std::uint64_t at) {
+      step.set(value);
+      stepped = fresh = true;
+      step_is_reduced = false;
+      step_at = at;
+    }
     std::string step_name() const { return on_step && on_epoch ? name + "_step" : name; }
     std::string epoch_name() const { return on_step && on_epoch ? name + "_epoch" : name; }
   };

@@ -18,16 +18,6 @@ double combined(ReduceFx fx, double a, double b) {
   return fx == ReduceFx::min ? std::min(a, b) : std::max(a, b);
 }
 
-void MetricScalar::set(double value) {
-  host_ = value;
-  if (device_.defined()) device_.reset();
-}
-void MetricScalar::set(const at::Tensor& value) {
-  host_ = 0;
-  device_ = value;
-}
-double MetricScalar::read() const { return device_.defined() ? device_.item<double>() : host_; }
-
 void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
   weight += samples;
   const double part = fx == ReduceFx::mean ? value * samples : value;

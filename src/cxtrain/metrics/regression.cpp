@@ -30,18 +30,11 @@ at::Tensor explained(const at::Tensor& error, const at::Tensor& variance, const 
 
 }  // namespace
 
-MeanSquaredError::MeanSquaredError(const Args& args) : args_(args) {}
-
 void MeanSquaredError::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
   require_same_shape("MeanSquaredError", preds, target);
   squares_ += here(preds).to(at::kDouble).sub(here(target)).square().sum();
   count_ += preds.numel();
-}
-
-at::Tensor MeanSquaredError::compute() const {
-  const at::Tensor mean = squares_.div(count_);
-  return args_.squared ? mean : mean.sqrt();
 }
 
 void MeanAbsoluteError::update(const at::Tensor& preds, const at::Tensor& target) {
@@ -50,8 +43,6 @@ void MeanAbsoluteError::update(const at::Tensor& preds, const at::Tensor& target
   sum_ += here(preds).to(at::kDouble).sub(here(target)).abs().sum();
   count_ += preds.numel();
 }
-
-at::Tensor MeanAbsoluteError::compute() const { return sum_.div(count_); }
 
 PairMoments::PairMoments(const char* metric, const OutputsArgs& args, FirstOfPair first)
     : metric_(metric),
@@ -82,32 +73,22 @@ PairMoments::Moments PairMoments::moments() const {
   return {column(0), column(1), column(2), column(3), column(4), column(5)};
 }
 
-R2Score::R2Score(const Args& args) : PairMoments("R2Score", args, FirstOfPair::residual) {}
-
 at::Tensor R2Score::compute() const {
   const Moments sums = moments();
   const at::Tensor residuals = sums.c_aa.add(sums.count.mul(sums.mean_a.square()));
   return explained(residuals, sums.c_bb, sums.count).mean();
 }
 
-ExplainedVariance::ExplainedVariance(const Args& args)
-    : PairMoments("ExplainedVariance", args, FirstOfPair::residual) {}
-
 at::Tensor ExplainedVariance::compute() const {
   const Moments sums = moments();
   return explained(sums.c_aa, sums.c_bb, sums.count).mean();
 }
-
-PearsonCorrCoef::PearsonCorrCoef(const Args& args)
-    : PairMoments("PearsonCorrCoef", args, FirstOfPair::prediction), one_number_(args.outputs == 1) {}
 
 at::Tensor PearsonCorrCoef::compute() const {
   const Moments sums = moments();
   const at::Tensor r = sums.c_ab.div(sums.c_aa.sqrt().mul(sums.c_bb.sqrt())).clamp(-1, 1);
   return one_number_ ? r[0] : r;
 }
-
-CosineSimilarity::CosineSimilarity(const Args& args) : args_(args) {}
 
 void CosineSimilarity::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
@@ -117,7 +98,5 @@ void CosineSimilarity::update(const at::Tensor& preds, const at::Tensor& target)
   sum_ += cosines.sum();
   count_ += cosines.numel();
 }
-
-at::Tensor CosineSimilarity::compute() const { return args_.mean ? sum_.div(count_) : sum_; }
 
 }  // namespace cxtrain

@@ -14,9 +14,12 @@ class MeanSquaredError final : public Metric {
     bool squared = true;  ///< false: the root (RMSE)
     void fields(auto&& field) { field("squared", squared, "the mean of squares, not its root"); }
   };
-  explicit MeanSquaredError(const Args& args);
+  explicit MeanSquaredError(const Args& args) : args_(args) {}
   void update(const at::Tensor& preds, const at::Tensor& target) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override {
+    const at::Tensor mean = squares_.div(count_);
+    return args_.squared ? mean : mean.sqrt();
+  }
 
  private:
   Args args_;
@@ -28,7 +31,7 @@ class MeanSquaredError final : public Metric {
 class MeanAbsoluteError final : public Metric {
  public:
   void update(const at::Tensor& preds, const at::Tensor& target) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return sum_.div(count_); }
 
  private:
   at::Tensor& sum_ = add_state("sum");
@@ -69,7 +72,7 @@ class PairMoments : public Metric {
 class R2Score final : public PairMoments {
  public:
   using Args = OutputsArgs;
-  explicit R2Score(const Args& args);
+  explicit R2Score(const Args& args) : PairMoments("R2Score", args, FirstOfPair::residual) {}
   at::Tensor compute() const override;
 };
 
@@ -77,7 +80,8 @@ class R2Score final : public PairMoments {
 class ExplainedVariance final : public PairMoments {
  public:
   using Args = OutputsArgs;
-  explicit ExplainedVariance(const Args& args);
+  explicit ExplainedVariance(const Args& args)
+      : PairMoments("ExplainedVariance", args, FirstOfPair::residual) {}
   at::Tensor compute() const override;
 };
 
@@ -85,7 +89,8 @@ class ExplainedVariance final : public PairMoments {
 class PearsonCorrCoef final : public PairMoments {
  public:
   using Args = OutputsArgs;
-  explicit PearsonCorrCoef(const Args& args);
+  explicit PearsonCorrCoef(const Args& args)
+      : PairMoments("PearsonCorrCoef", args, FirstOfPair::prediction), one_number_(args.outputs == 1) {}
   at::Tensor compute() const override;
 
  private:
@@ -99,9 +104,9 @@ class CosineSimilarity final : public Metric {
     bool mean = true;  ///< torchmetrics' default is the sum
     void fields(auto&& field) { field("mean", mean, "the mean of the rows, not their sum"); }
   };
-  explicit CosineSimilarity(const Args& args);
+  explicit CosineSimilarity(const Args& args) : args_(args) {}
   void update(const at::Tensor& preds, const at::Tensor& target) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return args_.mean ? sum_.div(count_) : sum_; }
 
  private:
   Args args_;

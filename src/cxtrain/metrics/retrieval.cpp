@@ -3,7 +3,6 @@
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/where.h>

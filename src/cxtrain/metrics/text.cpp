@@ -2,7 +2,6 @@
 
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <iterator>
@@ -58,8 +57,6 @@ std::vector<std::string> words_of(const std::string& text) {
 
 }  // namespace
 
-Perplexity::Perplexity(const Args& args) : args_(args) {}
-
 void Perplexity::update(const at::Tensor& preds, const at::Tensor& target) {
   const Updating updating(*this);
   const at::Tensor logits = here(preds).reshape({-1, preds.size(-1)});
@@ -75,8 +72,6 @@ void Perplexity::update(const at::Tensor& preds, const at::Tensor& target) {
   sum_ -= at::where(valid, chosen.to(at::kDouble), 0.0).sum();
   count_ += valid.sum();
 }
-
-at::Tensor Perplexity::compute() const { return sum_.div(count_).exp(); }
 
 EditDistance::EditDistance(const Args& args) : args_(checked_metric_args("EditDistance", args)) {}
 
@@ -101,8 +96,6 @@ void EditDistance::update(std::span<const std::vector<std::int64_t>> preds,
   sequences_ += static_cast<std::int64_t>(preds.size());
 }
 
-at::Tensor EditDistance::compute() const { return args_.mean ? edits_.div(sequences_) : edits_; }
-
 void WordErrorRate::update(std::span<const std::string> preds, std::span<const std::string> target) {
   const Updating updating(*this);
   require_pairs("WordErrorRate", preds.size(), target.size());
@@ -115,7 +108,5 @@ void WordErrorRate::update(std::span<const std::string> preds, std::span<const s
   edits_ += edits;
   words_ += words;
 }
-
-at::Tensor WordErrorRate::compute() const { return edits_.div(words_); }
 
 }  // namespace cxtrain

@@ -18,10 +18,10 @@ class Perplexity final : public Metric {
     std::int64_t ignore_index = -100;  ///< as in LibTorch's losses
     void fields(auto&& field) { field("ignore_index", ignore_index, "target that counts nowhere"); }
   };
-  explicit Perplexity(const Args& args);
+  explicit Perplexity(const Args& args) : args_(args) {}
   /// preds: logits [..., vocabulary], floating point; target: tokens [...].
   void update(const at::Tensor& preds, const at::Tensor& target) override;
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return sum_.div(count_).exp(); }
 
  private:
   Args args_;
@@ -48,7 +48,7 @@ class EditDistance final : public Metric {
   /// Of tokens.
   void update(std::span<const std::vector<std::int64_t>> preds,
               std::span<const std::vector<std::int64_t>> target);
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return args_.mean ? edits_.div(sequences_) : edits_; }
 
  private:
   Args args_;
@@ -62,7 +62,7 @@ class WordErrorRate final : public Metric {
   using Metric::update;
   /// Both of one length.
   void update(std::span<const std::string> preds, std::span<const std::string> target);
-  at::Tensor compute() const override;
+  at::Tensor compute() const override { return edits_.div(words_); }
 
  private:
   at::Tensor& edits_ = add_state("edits");

@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <span>
-
 namespace cxtrain {
 
 // Undefined gradients are left out. Neither waits for the device.

@@ -14,6 +14,7 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -153,7 +154,7 @@ void FusedOptimizer::step(const StepInputs& inputs) {
   for (Bundle& bundle : bundles_) {
     if (!bundle.steps.defined()) {
       const auto has_gradient = [&](std::size_t index) { return inputs.gradients[index].defined(); };
-      if (std::none_of(bundle.piece_indices.begin(), bundle.piece_indices.end(), has_gradient)) continue;
+      if (std::ranges::none_of(bundle.piece_indices, has_gradient)) continue;
       make_state(bundle);
     }
     select(bundle, inputs.gradients);
@@ -224,9 +225,7 @@ void FusedOptimizer::update(const AdamW& rule, Bundle& bundle, double lr,
 }
 
 std::vector<double> FusedOptimizer::learning_rates() const {
-  std::vector<double> rates;
-  for (const double rate : base_rates_) rates.push_back(rate * lr_factor_);
-  return rates;
+  return transformed(base_rates_, [this](double rate) { return rate * lr_factor_; });
 }
 
 std::vector<Piece> FusedOptimizer::state() const {
@@ -252,8 +251,7 @@ void FusedOptimizer::load(std::span<const Piece> state) {
   for (const Piece& piece : state) found.insert(piece.name);
   const auto has_state = [&](const Piece& piece) { return found.contains("step." + piece.name); };
   for (Bundle& bundle : bundles_) {
-    if (!bundle.steps.defined() && std::any_of(bundle.pieces.begin(), bundle.pieces.end(), has_state))
-      make_state(bundle);
+    if (!bundle.steps.defined() && std::ranges::any_of(bundle.pieces, has_state)) make_state(bundle);
   }
   const std::vector<Piece> own = this->state();
   fill_pieces(own, state);

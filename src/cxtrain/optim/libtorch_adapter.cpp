@@ -20,6 +20,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/checkpoint/zip_directory.h"
 
 namespace cxtrain {
@@ -125,9 +126,7 @@ class LibTorchAdapter final : public Optimizer {
     }
     Groups lists;
     for (const ResolvedGroup& group : groups) {
-      std::vector<at::Tensor> tensors;
-      for (const std::size_t piece : group.pieces) tensors.push_back(parameters_[piece]);
-      lists.emplace_back(std::move(tensors));
+      lists.emplace_back(transformed(group.pieces, [this](std::size_t piece) { return parameters_[piece]; }));
       base_rates_.push_back(group.lr);
     }
     if (needs_closure_ && lists.size() > 1) {
@@ -164,9 +163,7 @@ class LibTorchAdapter final : public Optimizer {
   }
 
   std::vector<double> learning_rates() const override {
-    std::vector<double> rates;
-    for (const double rate : base_rates_) rates.push_back(rate * factor_);
-    return rates;
+    return transformed(base_rates_, [this](double rate) { return rate * factor_; });
   }
 
   /// LibTorch keeps the state in one class per optimizer; an archive is the one form that all of them have.
@@ -191,8 +188,8 @@ class LibTorchAdapter final : public Optimizer {
     const at::Tensor bytes = saved_in(state).read();
     require_no_program(bytes, state_name_);
     // LibTorch's load replaces this run's options by the saved options.
-    std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
-    for (auto& group : optimizer_->param_groups()) options.push_back(group.options().clone());
+    auto options =
+        transformed(optimizer_->param_groups(), [](const auto& group) { return group.options().clone(); });
     try {
       torch::serialize::InputArchive archive = read(bytes);
       optimizer_->load(archive);
@@ -240,9 +237,8 @@ class LibTorchAdapter final : public Optimizer {
   std::optional<at::Device> only_device() const {
     if (parameters_.empty()) return std::nullopt;
     const at::Device first = parameters_.front().device();
-    const bool alike =
-        std::all_of(parameters_.begin(), parameters_.end(),
-                    [first](const at::Tensor& parameter) { return parameter.device() == first; });
+    const bool alike = std::ranges::all_of(
+        parameters_, [first](const at::Tensor& parameter) { return parameter.device() == first; });
     return alike ? std::optional(first) : std::nullopt;
   }
 

@@ -52,8 +52,8 @@ void refuse_weight_decay(const std::vector<ParameterGroup>& groups) {
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
                                           const std::vector<NamedTensor>& parameters,
                                           std::span<const Piece> pieces, double lr, double weight_decay) {
-  if (std::none_of(parameters.begin(), parameters.end(),
-                   [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
+  if (std::ranges::none_of(parameters,
+                           [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
     throw ConfigError("model", "has no parameter that requires a gradient", "", MessageCode::bad_model);
   }
   std::vector<ResolvedGroup> all;
@@ -66,7 +66,7 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
 
   std::vector<ResolvedGroup> used;
   for (std::size_t g = 0; g < all.size(); ++g) {
-    if (std::any_of(group_of.begin(), group_of.end(), [g](const auto& entry) { return entry.second == g; }))
+    if (std::ranges::any_of(group_of, [g](const auto& entry) { return entry.second == g; }))
       used.push_back(std::move(all[g]));
   }
   return used;

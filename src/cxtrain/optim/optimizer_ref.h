@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>

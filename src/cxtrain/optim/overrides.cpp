@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/optim/setup_arguments.h"
 
@@ -63,13 +63,12 @@ void check_component(const Components& components, const char* option, const Nam
 
 OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimizer,
                                const NamedOptions& lr_scheduler, std::vector<Problem>& problems) {
-  bool known = true;
-  if (!optimizer.name.empty()) {
-    known = require(known_optimizers(), "optimizer", optimizer.name, problems) != nullptr;
-    if (known) {
-      setup.optimizer = default_optimizer(optimizer.name);
-      for (ParameterGroup& group : setup.groups) group.lr.reset();  // rates of another optimizer
-    }
+  const bool replaces = !optimizer.name.empty();
+  const bool known =
+      !replaces || require(known_optimizers(), "optimizer", optimizer.name, problems) != nullptr;
+  if (replaces && known) {
+    setup.optimizer = default_optimizer(optimizer.name);
+    for (ParameterGroup& group : setup.groups) group.lr.reset();  // rates of another optimizer
   }
   if (known && !optimizer.args.empty()) {
     assign(Arguments(argument_specs_of(setup.optimizer), optimizer.args, "optimizer.", problems),
@@ -77,8 +76,7 @@ OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimiz
   }
 
   if (!lr_scheduler.name.empty()) {
-    known = require(known_schedules(), "lr_scheduler", lr_scheduler.name, problems) != nullptr;
-    if (!known) return setup;
+    if (require(known_schedules(), "lr_scheduler", lr_scheduler.name, problems) == nullptr) return setup;
     setup.schedule = default_schedule(lr_scheduler.name);
   }
   const NamedComponent& schedule = *find(known_schedules(), name_of(setup.schedule));
@@ -96,9 +94,9 @@ void check_overrides(const NamedOptions& optimizer, const NamedOptions& lr_sched
   check_component(known_schedules(), "lr_scheduler", lr_scheduler, problems);
   if (problems.size() > before || (optimizer.name.empty() && lr_scheduler.name.empty())) return;
   // Rules between several arguments, where all of them are known.
-  OptimizerSetup setup;
-  setup = apply_overrides(setup, optimizer.name.empty() ? NamedOptions{} : optimizer,
-                          lr_scheduler.name.empty() ? NamedOptions{} : lr_scheduler, problems);
+  const OptimizerSetup setup =
+      apply_overrides({}, optimizer.name.empty() ? NamedOptions{} : optimizer,
+                      lr_scheduler.name.empty() ? NamedOptions{} : lr_scheduler, problems);
   const std::vector<Problem> wrong = check_setup(setup);
   problems.insert(problems.end(), wrong.begin(), wrong.end());
 }

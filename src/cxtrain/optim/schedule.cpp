@@ -62,8 +62,7 @@ double schedule_factor(const ScheduleConfig& schedule, std::int64_t t, std::int6
             return std::pow(s.gamma, static_cast<double>(steps));
           },
           [&](const MultiStepSchedule& s) {
-            const auto passed =
-                std::count_if(s.milestones.begin(), s.milestones.end(), [&](auto m) { return m <= t; });
+            const auto passed = std::ranges::count_if(s.milestones, [&](auto m) { return m <= t; });
             return std::pow(s.gamma, static_cast<double>(passed));
           },
           [&](const ExponentialSchedule& s) { return std::pow(s.gamma, static_cast<double>(t)); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/config/fields.h"
 
 namespace cxtrain {
@@ -51,8 +52,8 @@ const Known& named(const std::vector<Known>& all, const std::string& name) {
 /// The entry of the same kind; null for a user's own.
 template <class Known>
 const Known* of_kind(const std::vector<Known>& all, const auto& config) {
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Known& known) { return known.config.index() == config.index(); });
+  const auto found =
+      std::ranges::find_if(all, [&](const Known& known) { return known.config.index() == config.index(); });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -79,26 +80,20 @@ std::vector<ArgumentSpec> argument_specs_of(const OptimizerConfig& config) {
 }
 
 const std::vector<NamedComponent>& known_optimizers() {
-  static const std::vector<NamedComponent> components = [] {
-    std::vector<NamedComponent> made;
-    for (const KnownOptimizer& known : all_optimizers())
-      made.push_back({known.name, known.help, argument_specs_of(known.config)});
-    return made;
-  }();
+  static const auto components = transformed(all_optimizers(), [](const KnownOptimizer& known) {
+    return NamedComponent{known.name, known.help, argument_specs_of(known.config)};
+  });
   return components;
 }
 
 const std::vector<NamedComponent>& known_schedules() {
-  static const std::vector<NamedComponent> components = [] {
-    std::vector<NamedComponent> made;
-    for (const KnownSchedule& known : all_schedules()) {
-      made.push_back({known.name, known.help,
-                      std::visit([](const auto& config) { return argument_specs(config); }, known.config)});
-      made.back().arguments.push_back(field::describe("interval", std::string(known.interval),
-                                                      "unit of the counts", one_of("step", "epoch")));
-    }
+  static const auto components = transformed(all_schedules(), [](const KnownSchedule& known) {
+    NamedComponent made{known.name, known.help,
+                        std::visit([](const auto& config) { return argument_specs(config); }, known.config)};
+    made.arguments.push_back(field::describe("interval", std::string(known.interval), "unit of the counts",
+                                             one_of("step", "epoch")));
     return made;
-  }();
+  });
   return components;
 }
 
@@ -137,24 +132,22 @@ void assign(const Arguments& arguments, ScheduleConfig& config) {
 
 std::vector<Problem> check_setup(const OptimizerSetup& setup) {
   std::vector<Problem> problems;
-  std::visit(
-      [&](const auto& config) {
-        check_fields(config, "optimizer.", problems);
-        check_rules(config, problems);
-      },
-      setup.optimizer);
+  const auto check = [&](const auto& component, const char* prefix) {
+    std::visit(
+        [&](const auto& config) {
+          check_fields(config, prefix, problems);
+          check_rules(config, problems);
+        },
+        component);
+  };
+  check(setup.optimizer, "optimizer.");
   for (std::size_t i = 0; i < setup.groups.size(); ++i) {
     const std::string group = "optimizer, parameter group " + std::to_string(i) + ", ";
     const ParameterGroup& own = setup.groups[i];
     field::check(group + "lr", own.lr, problems, Range::at_least(0));
     field::check(group + "weight_decay", own.weight_decay, problems, Range::at_least(0));
   }
-  std::visit(
-      [&](const auto& config) {
-        check_fields(config, "lr_scheduler.", problems);
-        check_rules(config, problems);
-      },
-      setup.schedule);
+  check(setup.schedule, "lr_scheduler.");
   if (std::holds_alternative<PlateauSchedule>(setup.schedule) && setup.interval == Interval::step)
     problems.push_back({"lr_scheduler.interval", "a plateau counts epochs, and step was asked for",
                         "leave it out", MessageCode::conflicting_options});

@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/plugin/inspection.h"
 #include "cxtrain/plugin/plugin_abi.h"
@@ -151,7 +151,7 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
     std::error_code unreachable;  // a name too long, a loop of links: it is not there
     if (!plain || !fs::exists(file, unreachable)) continue;
     const std::vector<std::string> own = own_folders();
-    const bool is_own = std::find(own.begin(), own.end(), folder) != own.end();
+    const bool is_own = std::ranges::find(own, folder) != own.end();
     if (is_own && !comes_with_program(file.string())) {
       throw PluginError(
           "plugin " + file.string() +

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -41,8 +41,7 @@ std::vector<std::string> Registry::names(std::string_view kind) const {
 }
 
 bool Registry::has_origin(std::string_view origin) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const auto& item) { return item.second.origin == origin; });
+  return std::ranges::any_of(entries_, [&](const auto& item) { return item.second.origin == origin; });
 }
 
 }  // namespace cxtrain

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/fields.h"
 

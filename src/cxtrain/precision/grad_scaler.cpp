@@ -46,9 +46,6 @@ void GradScaler::update() {
   found_inf_.zero_();
 }
 
-double GradScaler::current_scale() const { return scale_.item<double>(); }
-std::int64_t GradScaler::growth_tracker() const { return growth_tracker_.item<std::int64_t>(); }
-
 void GradScaler::restore(double scale, std::int64_t growth_tracker) {
   scale_.fill_(scale);
   growth_tracker_.fill_(growth_tracker);

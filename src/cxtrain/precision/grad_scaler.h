@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cxtrain {
 
@@ -41,8 +40,8 @@ class GradScaler {
   void update();
 
   /// For checkpoints and logs; these synchronise with the host.
-  double current_scale() const;
-  std::int64_t growth_tracker() const;
+  double current_scale() const { return scale_.item<double>(); }
+  std::int64_t growth_tracker() const { return growth_tracker_.item<std::int64_t>(); }
   void restore(double scale, std::int64_t growth_tracker);
 
  private:

@@ -1,4 +1,4 @@
-#include "cxtrain/reduce/batch_norm_on_device.h"
+#include "cxtrain/reduce/batch_norm_parts.h"
 
 #include <ATen/ops/batch_norm_backward_elemt.h>
 #include <ATen/ops/batch_norm_backward_reduce.h>
@@ -12,7 +12,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include "cxtrain/reduce/batch_norm_parts.h"
 #include "cxtrain/reduce/saved_communicator.h"
 
 namespace cxtrain {

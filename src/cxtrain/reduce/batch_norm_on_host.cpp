@@ -1,4 +1,4 @@
-#include "cxtrain/reduce/batch_norm_on_host.h"
+#include "cxtrain/reduce/batch_norm_parts.h"
 
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/native_batch_norm.h>
@@ -12,7 +12,6 @@
 
 #include <vector>
 
-#include "cxtrain/reduce/batch_norm_parts.h"
 #include "cxtrain/reduce/saved_communicator.h"
 
 namespace cxtrain {

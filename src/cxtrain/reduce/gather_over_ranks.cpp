@@ -52,14 +52,14 @@ std::vector<std::int64_t> with_rows(const at::Tensor& tensor, std::int64_t rows)
 }
 
 at::Tensor gather(const at::Tensor& own, const std::vector<std::int64_t>& rows, Communicator& communicator) {
-  const std::int64_t most = *std::max_element(rows.begin(), rows.end());
+  const std::int64_t most = *std::ranges::max_element(rows);
   const auto ranks = static_cast<std::int64_t>(rows.size());
   const at::Tensor all = at::empty(with_rows(own, ranks * most), own.options().requires_grad(false));
   const at::Tensor place = all.narrow(0, communicator.rank() * most, most);
   place.narrow(0, 0, own.size(0)).copy_(own);
   communicator.all_gather(all, place);
   communicator.join();
-  if (std::all_of(rows.begin(), rows.end(), [&](std::int64_t some) { return some == most; })) return all;
+  if (std::ranges::all_of(rows, [&](std::int64_t some) { return some == most; })) return all;
   std::vector<at::Tensor> parts;
   for (std::size_t r = 0; r < rows.size(); ++r)
     parts.push_back(all.narrow(0, static_cast<std::int64_t>(r) * most, rows[r]));

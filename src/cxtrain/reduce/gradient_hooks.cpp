@@ -9,6 +9,7 @@
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 namespace {
@@ -55,18 +56,16 @@ void warn_of_missing_gradients(const std::string& names) {
 }
 
 std::vector<bool> touched_on_any_rank(const std::vector<bool>& touched, World& world) {
-  const bool all = std::all_of(touched.begin(), touched.end(), [](bool here) { return here; });
+  const bool all = std::ranges::all_of(touched, [](bool here) { return here; });
   if (!world.any_rank(!all)) return touched;
   std::vector<double> ranks(touched.begin(), touched.end());
   world.sum(ranks);
-  std::vector<bool> anywhere;
-  for (const double number : ranks) anywhere.push_back(number > 0);
-  return anywhere;
+  return transformed(ranks, [](double number) { return number > 0; });
 }
 
 void GradientStreams::note(c10::Device device) {
   const c10::Stream stream = current_stream(device);
-  if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+  if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
 }
 
 void GradientStreams::join_first() const {

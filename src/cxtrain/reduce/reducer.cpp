@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/readable_bytes.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/exchange.h"
-#include "cxtrain/reduce/bucket_range.h"
-#include "cxtrain/reduce/exposed_buckets.h"
+#include "cxtrain/reduce/buckets.h"
 #include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -67,23 +67,14 @@ void Reducer::allocate_arenas() {
     }
   }
   if (node_memory_ == nullptr) return;
-  std::vector<std::size_t> sizes;
-  for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
+  std::vector<std::size_t> sizes = transformed(tensors(), &at::Tensor::nbytes);
   if (carries_flags_) sizes.push_back(kStepFlags * sizeof(double));  // flags in the largest dtype
   pool_ = node_memory_->mem_pool(sizes);
 }
 
-std::vector<at::Tensor> Reducer::tensors() const {
-  std::vector<at::Tensor> result;
-  for (const Parameter& parameter : parameters_) result.push_back(parameter.tensor);
-  return result;
-}
+std::vector<at::Tensor> Reducer::tensors() const { return transformed(parameters_, &Parameter::tensor); }
 
-std::vector<ParameterShape> Reducer::shapes() const {
-  std::vector<ParameterShape> result;
-  for (const Parameter& parameter : parameters_) result.push_back(shape_of(parameter.tensor));
-  return result;
-}
+std::vector<ParameterShape> Reducer::shapes() const { return transformed(tensors(), shape_of); }
 
 void Reducer::lay_out(std::span<const std::size_t> order) {
   buckets_.clear();
@@ -92,8 +83,8 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
        plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     const auto arena = static_cast<std::size_t>(
-        std::find_if(arenas_.begin(), arenas_.end(),
-                     [&](const at::Tensor& known) { return same_dtype_and_device(known, first); }) -
+        std::ranges::find_if(arenas_,
+                             [&](const at::Tensor& known) { return same_dtype_and_device(known, first); }) -
         arenas_.begin());
     const std::int64_t begin = std::exchange(used[arena], used[arena] + plan.numel);
     at::Tensor flat = arenas_[arena].narrow(0, begin, plan.numel);
@@ -169,14 +160,14 @@ void Reducer::find_exact_buckets() {
 }
 
 std::string Reducer::unfrozen() const {
-  const auto found = std::find_if(frozen_.begin(), frozen_.end(),
-                                  [](const NamedTensor& named) { return named.tensor.requires_grad(); });
+  const auto found =
+      std::ranges::find_if(frozen_, [](const NamedTensor& named) { return named.tensor.requires_grad(); });
   return found == frozen_.end() ? std::string() : found->name;
 }
 
 bool Reducer::outdated() const {
-  return !unfrozen().empty() || std::any_of(parameters_.begin(), parameters_.end(),
-                                            [](const Parameter& p) { return !p.tensor.requires_grad(); });
+  return !unfrozen().empty() ||
+         std::ranges::any_of(parameters_, [](const Parameter& p) { return !p.tensor.requires_grad(); });
 }
 
 void Reducer::begin_backward(bool synchronize) {
@@ -336,8 +327,7 @@ void Reducer::send_together(std::size_t first, std::size_t end) {
 
 void Reducer::fill_untouched() {
   std::string names;
-  const bool skipped =
-      std::none_of(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.touched; });
+  const bool skipped = std::ranges::none_of(parameters_, [](const Parameter& p) { return p.touched; });
   for (Parameter& parameter : parameters_) {
     if (parameter.touched) continue;
     const at::NoGradGuard no_grad;
@@ -354,9 +344,8 @@ void Reducer::fill_untouched() {
 }
 
 void Reducer::forget_unused() {
-  std::vector<bool> touched;
-  for (const Parameter& parameter : parameters_) touched.push_back(parameter.touched);
-  touched = touched_on_any_rank(touched, world_);
+  const std::vector<bool> touched =
+      touched_on_any_rank(transformed(parameters_, &Parameter::touched), world_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!touched[i]) parameters_[i].tensor.mutable_grad().reset();
   }
@@ -409,9 +398,7 @@ void Reducer::set_exact_parameters(std::int64_t number) {
 }
 
 std::vector<std::string> Reducer::order() const {
-  std::vector<std::string> names;
-  for (const std::size_t index : order_) names.push_back(parameters_[index].name);
-  return names;
+  return transformed(order_, [&](std::size_t index) { return parameters_[index].name; });
 }
 
 void Reducer::set_order(std::span<const std::string> names) {

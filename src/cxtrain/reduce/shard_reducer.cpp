@@ -8,7 +8,8 @@
 
 #include <algorithm>
 
-#include "cxtrain/reduce/bucket_range.h"
+#include "cxtrain/base/transformed.h"
+#include "cxtrain/reduce/buckets.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -44,11 +45,7 @@ ShardReducer::~ShardReducer() {
   for (Parameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();  // some lie in the pool
 }
 
-std::vector<at::Tensor> ShardReducer::tensors() const {
-  std::vector<at::Tensor> result;
-  for (const Parameter& parameter : parameters_) result.push_back(parameter.tensor);
-  return result;
-}
+std::vector<at::Tensor> ShardReducer::tensors() const { return transformed(parameters_, &Parameter::tensor); }
 
 void ShardReducer::allocate() {
   std::vector<std::int64_t> longest;
@@ -62,9 +59,8 @@ void ShardReducer::allocate() {
       parameter.shard.values =
           own.numel() == parameter.tensor.numel() ? own.view(parameter.tensor.sizes()) : own;
     }
-    const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const at::Tensor& buffer) {
-      return same_dtype_and_device(buffer, first);
-    });
+    const auto same = std::ranges::find_if(
+        buffers_, [&](const at::Tensor& buffer) { return same_dtype_and_device(buffer, first); });
     row.buffer = static_cast<std::size_t>(same - buffers_.begin());
     if (same == buffers_.end()) {
       buffers_.push_back(at::empty({0}, options));
@@ -76,14 +72,12 @@ void ShardReducer::allocate() {
     buffers_[i] = communicator_.allocate(static_cast<std::int64_t>(most_under_way_) * longest[i],
                                          buffers_[i].scalar_type(), buffers_[i].device());
   if (node_memory_ == nullptr) return;
-  std::vector<std::size_t> sizes;
-  for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
-  pool_ = node_memory_->mem_pool(sizes);
+  pool_ = node_memory_->mem_pool(transformed(tensors(), &at::Tensor::nbytes));
 }
 
 bool ShardReducer::trains(const Row& row) const {
-  return std::any_of(row.parameters.begin(), row.parameters.end(),
-                     [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); });
+  return std::ranges::any_of(row.parameters,
+                             [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); });
 }
 
 ElementRange ShardReducer::own_range(const Row& row, std::size_t k) const {
@@ -318,10 +312,8 @@ void ShardReducer::warn_of_untouched() {
 
 void ShardReducer::mark_present() {
   std::vector<bool> used(parameters_.size(), true);
-  if (options_.find_unused_parameters) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) used[i] = parameters_[i].touched;
-    used = touched_on_any_rank(used, world_);
-  }
+  if (options_.find_unused_parameters)
+    used = touched_on_any_rank(transformed(parameters_, &Parameter::touched), world_);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].shard.present = used[i] && parameters_[i].tensor.requires_grad();
 }

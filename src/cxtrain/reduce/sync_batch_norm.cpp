@@ -6,8 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "cxtrain/reduce/batch_norm_on_device.h"
-#include "cxtrain/reduce/batch_norm_on_host.h"
+#include "cxtrain/reduce/batch_norm_parts.h"
 
 namespace cxtrain {
 namespace {

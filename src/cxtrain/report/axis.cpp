@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

@@ -1,15 +1,14 @@
-#include "cxtrain/report/file_loggers.h"
-
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <sstream>
 
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/config/values.h"
-#include "cxtrain/report/csv_cells.h"
-#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/report/file_loggers.h"
+#include "cxtrain/report/metric_rows.h"
+#include "cxtrain/report/run_files.h"
 #include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
@@ -37,24 +36,6 @@ std::istringstream rows_in(Filesystem& files, const std::string& path) {
 }
 
 }  // namespace
-
-std::vector<std::string> split_csv_line(std::string_view line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      cells.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
 
 CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
     : files_(files), path_(directory + kCsv) {
@@ -93,7 +74,7 @@ void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metri
   if (!file_) open();
   std::vector<std::string> unknown;
   for (const auto& [name, value] : row) {
-    if (!std::binary_search(columns_.begin(), columns_.end(), name)) unknown.push_back(name);
+    if (!std::ranges::binary_search(columns_, name)) unknown.push_back(name);
   }
   if (!unknown.empty()) add_columns(unknown);
 
@@ -113,7 +94,7 @@ void CsvLogger::add_columns(std::span<const std::string> keys) {
   make_way();
   std::vector<std::string> columns = columns_;
   columns.insert(columns.end(), keys.begin(), keys.end());
-  std::sort(columns.begin(), columns.end());
+  std::ranges::sort(columns);
   begin_with(path_, columns, std::numeric_limits<std::int64_t>::max());
 }
 
@@ -130,7 +111,7 @@ std::int64_t CsvLogger::begin_with(const std::string& source, const std::vector<
   while (rows < most_rows && std::getline(lines, line) && !lines.eof()) {
     const std::vector<std::string> cells = split_csv_line(line);
     const auto cell_of = [&](const std::string& column) {
-      const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
+      const auto before = static_cast<std::size_t>(std::ranges::find(old, column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
     };
     content += joined(columns, ",", cell_of) + "\n";

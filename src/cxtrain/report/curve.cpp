@@ -41,8 +41,8 @@ void Curve::add(double x, double y) {
   const double interval = interval_of(x);
   auto at = pieces_.end();
   if (!pieces_.empty() && interval <= interval_of(pieces_.back().x)) {
-    at = std::lower_bound(pieces_.begin(), pieces_.end(), interval,
-                          [this](const CurvePiece& piece, double i) { return interval_of(piece.x) < i; });
+    at = std::ranges::lower_bound(pieces_, interval, {},
+                                  [this](const CurvePiece& piece) { return interval_of(piece.x); });
   }
   if (at == pieces_.end() || interval_of(at->x) != interval) at = pieces_.insert(at, {.x = x, .last_x = x});
   CurvePiece point{.x = x, .last_x = x, .not_finite = 1};

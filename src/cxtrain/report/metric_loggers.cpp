@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <typeinfo>
 #include <utility>
 
+#include "cxtrain/base/class_name.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/transformed.h"
+#include "cxtrain/report/metric_logger.h"
 #include "cxtrain/state/stateful.h"
 
 namespace cxtrain {
@@ -23,7 +27,7 @@ void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {
   } catch (const std::exception& error) {
     entry.lost += entry.pending;
     entry.pending = 0;
-    const bool said = std::any_of(loggers_.begin(), loggers_.end(), [](const Entry& e) { return e.failed; });
+    const bool said = std::ranges::any_of(loggers_, [](const Entry& e) { return e.failed; });
     entry.failed = true;
     if (said) return;
     log_warning("metrics cannot be written, and training continues without them: " + message_of(error));
@@ -87,9 +91,7 @@ void MetricLoggers::flush() noexcept {
 }
 
 std::vector<std::string> MetricLoggers::state_keys() const {
-  std::vector<std::string> keys;
-  for (const Entry& entry : loggers_) keys.push_back(entry.logger->state_key());
-  return distinct_keys(std::move(keys));
+  return distinct_keys(transformed(loggers_, [](const Entry& entry) { return entry.logger->state_key(); }));
 }
 
 void MetricLoggers::on_save_checkpoint(StateDict& state) {
@@ -120,6 +122,11 @@ std::int64_t MetricLoggers::lost_rows() const {
   std::int64_t most = 0;
   for (const Entry& entry : loggers_) most = std::max(most, entry.lost);
   return most;
+}
+
+std::string MetricLogger::state_key() const {
+  const MetricLogger& self = *this;
+  return class_name(typeid(self));
 }
 
 }  // namespace cxtrain

@@ -7,9 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/config/values.h"
-#include "cxtrain/report/csv_cells.h"
-#include "cxtrain/report/line_reader.h"
-#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/report/run_files.h"
 
 namespace cxtrain {
 namespace {
@@ -159,6 +157,24 @@ MetricRowsRead read_metric_rows(Filesystem& files, const std::string& run, std::
     break;
   }
   return result;
+}
+
+std::vector<std::string> split_csv_line(std::string_view line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      cells.back() += line[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += c;
+    }
+  }
+  return cells;
 }
 
 }  // namespace cxtrain

@@ -30,4 +30,7 @@ struct MetricRowsRead {
 MetricRowsRead read_metric_rows(Filesystem& files, const std::string& run, std::uint64_t most_bytes,
                                 const std::function<void(const MetricRow&)>& take);
 
+/// The cells of a line of metrics.csv; a name may stand in quotes.
+std::vector<std::string> split_csv_line(std::string_view line);
+
 }  // namespace cxtrain

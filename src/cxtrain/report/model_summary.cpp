@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

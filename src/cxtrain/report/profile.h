@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cxtrain/base/each_field.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/comm/connection_use.h"
 #include "cxtrain/reduce/exchange_times.h"

@@ -10,9 +10,9 @@
 #include <system_error>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/base/version.h"
-#include "cxtrain/report/config_lines.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/report_style.h"
 #include "cxtrain/report/svg_chart.h"
@@ -45,15 +45,11 @@ std::string short_name(const std::string& run, bool with_root) {
 
 /// As short as tells the runs apart.
 std::vector<std::string> names_of_runs(std::span<const RunRecord> runs) {
-  std::vector<std::string> names;
   for (const bool with_root : {false, true}) {
-    names.clear();
-    for (const RunRecord& run : runs) names.push_back(short_name(run.status.run, with_root));
+    auto names = transformed(runs, [&](const auto& run) { return short_name(run.status.run, with_root); });
     if (std::set(names.begin(), names.end()).size() == names.size()) return names;
   }
-  names.clear();
-  for (const RunRecord& run : runs) names.push_back(run.status.run);
-  return names;
+  return transformed(runs, [](const RunRecord& run) { return run.status.run; });
 }
 
 // ------------------------------------------------------------------ charts
@@ -76,7 +72,7 @@ MetricName parse_metric_name(const std::string& name) {
 
 /// Of one run, a stage has the same colour in all charts.
 std::size_t color_of_stage(const std::string& stage) {
-  return static_cast<std::size_t>(std::find(kStages.begin(), kStages.end(), stage) - kStages.begin());
+  return static_cast<std::size_t>(std::ranges::find(kStages, stage) - kStages.begin());
 }
 
 struct ChartGroup {
@@ -108,8 +104,7 @@ std::vector<ChartGroup> groups_of(std::span<const RunRecord> runs) {
   std::vector<ChartGroup> ordered;
   for (auto& [order, group] : groups) {
     const auto stage = [](const std::string& name) { return color_of_stage(parse_metric_name(name).stage); };
-    std::stable_sort(group.names.begin(), group.names.end(),
-                     [&](const auto& a, const auto& b) { return stage(a) < stage(b); });
+    std::ranges::stable_sort(group.names, [&](const auto& a, const auto& b) { return stage(a) < stage(b); });
     ordered.push_back(std::move(group));
   }
   return ordered;
@@ -168,8 +163,7 @@ class PageWriter {
   }
 
   static std::string fact(const RunRecord& run, const std::string& name) {
-    const auto found = std::find_if(run.facts.begin(), run.facts.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
+    const auto found = std::ranges::find(run.facts, name, &std::pair<std::string, std::string>::first);
     return found == run.facts.end() ? std::string() : found->second;
   }
 
@@ -226,8 +220,8 @@ class PageWriter {
   std::vector<ChartSeries> keys_of_runs(const Chart& chart) const {
     std::vector<ChartSeries> keys;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const bool drawn = std::any_of(chart.series.begin(), chart.series.end(),
-                                     [&](const auto& series) { return series.color == color_of(i); });
+      const bool drawn =
+          std::ranges::any_of(chart.series, [&](const auto& series) { return series.color == color_of(i); });
       if (several_ && drawn) keys.push_back({names_[i], color_of(i)});
     }
     return keys;
@@ -239,9 +233,8 @@ class PageWriter {
     chart.title = group.title;
     chart.may_smooth = chart.may_log = !group.is_rate;
     std::vector<ChartSeries> stages;
-    const bool staged = std::any_of(group.names.begin(), group.names.end(), [](const std::string& name) {
-      return !parse_metric_name(name).stage.empty();
-    });
+    const bool staged = std::ranges::any_of(
+        group.names, [](const std::string& name) { return !parse_metric_name(name).stage.empty(); });
     for (std::size_t n = 0; n < group.names.size(); ++n) {
       const std::string& name = group.names[n];
       const std::string stage = parse_metric_name(name).stage;
@@ -289,9 +282,8 @@ class PageWriter {
   }
 
   bool has_mark(RunRecord::Mark::Kind kind) const {
-    return std::any_of(runs_.begin(), runs_.end(), [kind](const RunRecord& run) {
-      return std::any_of(run.marks.begin(), run.marks.end(),
-                         [kind](const auto& mark) { return mark.kind == kind; });
+    return std::ranges::any_of(runs_, [kind](const RunRecord& run) {
+      return std::ranges::any_of(run.marks, [kind](const auto& mark) { return mark.kind == kind; });
     });
   }
 
@@ -307,9 +299,9 @@ class PageWriter {
     if (has_mark(RunRecord::Mark::Kind::straggler))
       key("<path class=\"straggler\" style=\"--c:var(--warn)\" d=\"M2 3h8l-4 7Z\"/>",
           "a rank was slower than the others");
-    const bool not_finite = std::any_of(runs_.begin(), runs_.end(), [](const RunRecord& run) {
-      return std::any_of(run.metrics.begin(), run.metrics.end(),
-                         [](const auto& metric) { return metric.second.not_finite() > 0; });
+    const bool not_finite = std::ranges::any_of(runs_, [](const RunRecord& run) {
+      return std::ranges::any_of(run.metrics,
+                                 [](const auto& metric) { return metric.second.not_finite() > 0; });
     });
     if (not_finite) key("<path class=\"nan\" d=\"M6 2v8\"/>", "not finite");
     key("<path class=\"raw\" d=\"M0 9L3 3L6 8L9 2L12 6\"/>", "pale: all values; full: their moving mean");
@@ -389,17 +381,14 @@ class PageWriter {
     std::vector<std::string> rows;
     for (const RunRecord& run : runs_) {
       for (const auto& [name, value] : run.facts) {
-        if (std::find(rows.begin(), rows.end(), name) == rows.end()) rows.push_back(name);
+        if (std::ranges::find(rows, name) == rows.end()) rows.push_back(name);
       }
     }
     out_ << "<section><h2>" << (several_ ? "Runs" : "Run") << "</h2><div class=\"scroll\"><table>";
     if (several_) write_heads("");
     out_ << "<tbody>";
-    for (const std::string& name : rows) {
-      std::vector<std::string> values;
-      for (const RunRecord& run : runs_) values.push_back(fact(run, name));
-      write_row(name, values, false);
-    }
+    for (const std::string& name : rows)
+      write_row(name, transformed(runs_, [&](const RunRecord& run) { return fact(run, name); }), false);
     out_ << "</tbody></table></div></section>";
   }
 
@@ -417,8 +406,7 @@ class PageWriter {
     std::size_t rows = 0;
     for (const auto& [key, values] : differences_) {
       if (++rows > kMaxRows) break;
-      std::vector<std::string> shown;
-      for (const std::string& value : values) shown.push_back(shortened(value, 300));
+      const auto shown = transformed(values, [](const auto& value) { return shortened(value, 300); });
       write_row(shortened(key, 300), shown, true);
     }
     out_ << "</tbody></table></div>";

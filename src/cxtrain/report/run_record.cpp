@@ -4,16 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
-#include "cxtrain/cluster/slurm_time.h"
-#include "cxtrain/report/event_times.h"
 #include "cxtrain/report/metric_rows.h"
 #include "cxtrain/report/progress_line.h"
-#include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/report/tensorboard/event_writer.h"
 
 namespace cxtrain {
 namespace {
@@ -139,8 +137,7 @@ class EventReader {
   void finish() {
     keep_last_lines();
     if (devices_.empty()) return;
-    const auto world = std::find_if(record_.facts.begin(), record_.facts.end(),
-                                    [](const auto& fact) { return fact.first == "world"; });
+    const auto world = std::ranges::find(record_.facts, "world", &std::pair<std::string, std::string>::first);
     record_.facts.insert(world == record_.facts.end() ? world : world + 1, {"devices", devices_});
   }
 
@@ -283,12 +280,59 @@ void read_facts(Filesystem& files, RunRecord& record) {
 /// By step, one of each kind at a step.
 void sort_marks(std::vector<RunRecord::Mark>& marks) {
   const auto place = [](const RunRecord::Mark& mark) { return std::pair(mark.step, mark.kind); };
-  std::stable_sort(marks.begin(), marks.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(marks, [&](const auto& a, const auto& b) { return place(a) < place(b); });
   marks.erase(std::unique(marks.begin(), marks.end(),
                           [&](const auto& a, const auto& b) { return place(a) == place(b); }),
               marks.end());
 }
+
+// ------------------------------------------------------------------ event files
+
+/// Of a row of metrics; a larger record is not read.
+constexpr std::uint64_t kLargestRecord = std::uint64_t{1} << 20;
+
+void read_events_file(const ReadableFile& file, const std::function<void(const EventTime&)>& take) {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  std::string buffer;
+  std::uint64_t next = 0;
+  bool first = true;
+  for (std::size_t begin = 0;;) {
+    const std::string_view rest = std::string_view(buffer).substr(begin);
+    const std::uint64_t length = rest.size() < kHeadOfRecord ? 0 : length_of_record(rest);
+    if (length > kLargestRecord) {  // an image
+      const std::uint64_t place = next - rest.size(), size = file.size();
+      if (length > size || place + kHeadOfRecord + length + kTailOfRecord > size) return;
+      next = place + kHeadOfRecord + length + kTailOfRecord;
+      buffer.clear();
+      begin = 0;
+      continue;
+    }
+    if (rest.size() < kHeadOfRecord || rest.size() < kHeadOfRecord + length + kTailOfRecord) {
+      buffer.erase(0, begin);
+      begin = 0;
+      const std::size_t before = buffer.size();
+      buffer.resize(before + kChunk);
+      const std::size_t got = file.read(next, {buffer.data() + before, kChunk});
+      buffer.resize(before + got);
+      next += got;
+      if (got == 0) return;
+      continue;
+    }
+    EventTime event;
+    if (read_row_time(rest.substr(kHeadOfRecord, static_cast<std::size_t>(length)), event.step,
+                      event.seconds)) {
+      event.first = first;
+      first = false;
+      take(event);
+    }
+    begin += kHeadOfRecord + static_cast<std::size_t>(length) + kTailOfRecord;
+  }
+}
+
+struct ConfigLevel {
+  std::size_t indent = 0;
+  std::string key;
+};
 
 }  // namespace
 
@@ -303,6 +347,70 @@ RunRecord read_run_record(Filesystem& files, const std::string& run, double now)
   record.config = small_file(files, record, "config.yaml");
   sort_marks(record.marks);
   return record;
+}
+
+void read_event_times(Filesystem& files, const std::string& run,
+                      const std::function<void(const EventTime&)>& take) {
+  constexpr std::size_t kMaxFiles = 1000;
+  try {
+    std::size_t read = 0;
+    for (const std::string& name : files.list(run)) {
+      const std::string path = run + "/" + name;
+      if (!name.starts_with(kEventsPrefix) || !is_file_of_run(files, path)) continue;
+      if (++read > kMaxFiles) return;
+      read_events_file(*files.open(path), take);
+    }
+  } catch (const FileError&) {
+    // What was read so far is what there is.
+  }
+}
+
+std::vector<ConfigLine> config_lines(std::string_view yaml) {
+  constexpr std::size_t kMaxLines = 10'000, kMaxLevels = 20, kMaxKey = 1000;
+  std::vector<ConfigLine> lines;
+  std::vector<ConfigLevel> above;
+  while (!yaml.empty() && lines.size() < kMaxLines) {
+    const std::size_t end = std::min(yaml.find('\n'), yaml.size());
+    ConfigLine line{.text = std::string(yaml.substr(0, end)), .key = {}, .value = {}};
+    yaml.remove_prefix(std::min(end + 1, yaml.size()));
+    const std::size_t indent = std::min(line.text.find_first_not_of(' '), line.text.size());
+    while (!above.empty() && above.back().indent >= indent) above.pop_back();
+    const std::size_t colon = line.text.find(':', indent);
+    if (colon != std::string::npos && line.text[indent] != '-' && above.size() < kMaxLevels) {
+      std::string key =
+          (above.empty() ? "" : above.back().key + ".") + line.text.substr(indent, colon - indent);
+      if (key.size() > kMaxKey) key.resize(kMaxKey);
+      const std::size_t value = line.text.find_first_not_of(' ', colon + 1);
+      if (value != std::string::npos) {
+        line.key = key;
+        line.value = line.text.substr(value);
+      }
+      above.push_back({indent, std::move(key)});
+    } else if (indent < line.text.size() && !above.empty()) {
+      line.key = above.back().key + "[" + line.text.substr(indent, kMaxKey) + "]";
+      line.value = line.text.substr(indent);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::map<std::string, std::vector<std::string>> config_differences(
+    const std::vector<std::vector<ConfigLine>>& configs) {
+  std::map<std::string, std::vector<std::string>> values;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    for (const ConfigLine& line : configs[i]) {
+      if (line.key.empty()) continue;
+      std::vector<std::string>& of_all = values[line.key];
+      of_all.resize(configs.size());
+      of_all[i] = line.value;
+    }
+  }
+  std::erase_if(values, [](const auto& entry) {
+    const std::vector<std::string>& of_all = entry.second;
+    return std::ranges::all_of(of_all, [&](const auto& value) { return value == of_all.front(); });
+  });
+  return values;
 }
 
 }  // namespace cxtrain

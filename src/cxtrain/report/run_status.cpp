@@ -7,16 +7,13 @@
 #include <sstream>
 #include <string_view>
 
-#include "cxtrain/base/counted.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
-#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/progress_line.h"
-#include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
-#include "cxtrain/report/saved_rows.h"
 
 namespace cxtrain {
 namespace {
@@ -63,7 +60,7 @@ std::vector<int> ranks_with_events(Filesystem& files, const std::string& run) {
     if (rank && *rank > 0 && *rank <= std::numeric_limits<int>::max())
       ranks.push_back(static_cast<int>(*rank));
   }
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   if (ranks.size() > kMaxRanksRead) ranks.resize(kMaxRanksRead);
   return ranks;
 }
@@ -81,8 +78,7 @@ void read_errors(Filesystem& files, RunStatus& status) {
       // As if there were none.
     }
   }
-  std::stable_sort(errors.begin(), errors.end(),
-                   [](const RunEvent& a, const RunEvent& b) { return a.time < b.time; });
+  std::ranges::stable_sort(errors, {}, &RunEvent::time);
   const std::size_t first = errors.size() - std::min(errors.size(), kMaxErrors);
   for (std::size_t i = first; i < errors.size(); ++i) status.errors.push_back(shortened(line_of(errors[i])));
 }

@@ -42,11 +42,11 @@ std::string sparkline(const Curve& curve, int columns) {
   if (!curve.has_values() || columns < 1) return {};
   const std::size_t most = std::min(static_cast<std::size_t>(columns), curve.pieces().size());
   std::vector<double> means = columns_of(curve, most);
-  const auto [low, high] = std::minmax_element(means.begin(), means.end());
+  const auto [low, high] = std::ranges::minmax_element(means);
   constexpr double kWide = 30;
   if (*low > 0 && *high / *low >= kWide)
     std::transform(means.begin(), means.end(), means.begin(), [](double mean) { return std::log(mean); });
-  const auto [lowest, highest] = std::minmax_element(means.begin(), means.end());
+  const auto [lowest, highest] = std::ranges::minmax_element(means);
   const double from = *lowest, range = *highest - *lowest;
   std::string line;
   for (const double mean : means) {
@@ -75,8 +75,8 @@ std::vector<std::string> sparklines_of_run(Filesystem& files, const std::string&
   std::vector<std::string> lines;
   for (const auto& [name, curve] : curves) {
     if (!curve.has_values() || curve.pieces().size() < 2) continue;
-    const auto first = std::find_if(curve.pieces().begin(), curve.pieces().end(),
-                                    [](const CurvePiece& piece) { return piece.count > 0; });
+    const auto first =
+        std::ranges::find_if(curve.pieces(), [](const CurvePiece& piece) { return piece.count > 0; });
     const std::string values = "  " + format_metric(first->mean) + " to " + format_metric(curve.last().y) +
                                ", lowest " + format_metric(curve.lowest().y);
     const std::string head = name + std::string(12 - name.size(), ' ');

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/report/axis.h"
 #include "cxtrain/report/progress_line.h"
 
@@ -189,8 +189,7 @@ void write_marks(const Chart& chart, const Place& place, std::ostream& out) {
   constexpr double kApart = 3;
   // A chart has the marks of the first run, then those of the second run.
   std::vector<ChartMark> marks = chart.marks;
-  std::stable_sort(marks.begin(), marks.end(),
-                   [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
+  std::ranges::stable_sort(marks, {}, &ChartMark::x);
   for (const ChartMark::Kind kind :
        {ChartMark::Kind::checkpoint, ChartMark::Kind::straggler, ChartMark::Kind::restart}) {
     double last = -1;
@@ -225,7 +224,7 @@ void write_last_values(const Chart& chart, const Place& place, std::ostream& out
   constexpr double kApart = 13;
   constexpr std::size_t kMaxLabels = 14;
   if (labels.size() > kMaxLabels) return;
-  std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
+  std::ranges::sort(labels, {}, &Label::y);
   double last = kTop - kApart;
   for (Label& label : labels) last = label.y = std::max(label.y, last + kApart);
   double next = kBottom + kApart;

@@ -1,11 +1,10 @@
-#include "cxtrain/report/file_loggers.h"
-
 #include <vector>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/png.h"
-#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/report/run_files.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/state/state_dict.h"
 

@@ -8,10 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "cxtrain/base/counted.h"
-#include "cxtrain/base/formatted.h"
-#include "cxtrain/base/joined.h"
-#include "cxtrain/scaling/words.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 
 namespace cxtrain {
 namespace {
@@ -173,7 +171,7 @@ void answer_how_sure(const StudyResult& result, Answers& answers) {
   double widest = 0;
   std::size_t rounds = SIZE_MAX;
   for (const SizeResult* const size : measured_sizes(result)) {
-    const auto [low, high] = std::minmax_element(size->rounds.begin(), size->rounds.end());
+    const auto [low, high] = std::ranges::minmax_element(size->rounds);
     widest = std::max(widest, *high / *low - 1);
     rounds = std::min(rounds, size->rounds.size());
   }
@@ -214,8 +212,7 @@ std::vector<const Measurement*> good_rounds(std::span<const Measurement> all, co
   for (const Measurement& each : all) {
     if (each.size == size && !each.failed()) found.push_back(&each);
   }
-  std::sort(found.begin(), found.end(),
-            [](const Measurement* a, const Measurement* b) { return a->round < b->round; });
+  std::ranges::sort(found, [](const Measurement* a, const Measurement* b) { return a->round < b->round; });
   return found;
 }
 
@@ -229,11 +226,10 @@ std::vector<PhaseLoss> losses(ScalingMode mode, const SizeResult& smaller, const
   for (const auto* const phases : {&smaller.phases, &larger.phases}) {
     for (const auto& [name, seconds] : *phases) names.insert(name);
   }
-  std::vector<PhaseLoss> found;
-  for (const std::string& name : names)
-    found.push_back({name, larger.phase(name) - share * smaller.phase(name)});
-  std::stable_sort(found.begin(), found.end(),
-                   [](const PhaseLoss& a, const PhaseLoss& b) { return a.seconds > b.seconds; });
+  auto found = transformed(names, [&](const std::string& name) {
+    return PhaseLoss{name, larger.phase(name) - share * smaller.phase(name)};
+  });
+  std::ranges::stable_sort(found, std::greater{}, &PhaseLoss::seconds);
   return found;
 }
 
@@ -246,14 +242,13 @@ const SizeResult* recommended_size(const StudyResult& result) {
 }
 
 StudyResult analyse(StudyResult result, std::vector<Measurement> measurements) {
-  std::sort(measurements.begin(), measurements.end(), [](const Measurement& a, const Measurement& b) {
+  std::ranges::sort(measurements, [](const Measurement& a, const Measurement& b) {
     return std::tuple(a.size.ranks, a.size.nodes, a.round) < std::tuple(b.size.ranks, b.size.nodes, b.round);
   });
   result.points = std::move(measurements);
-  result.sizes.clear();
   result.answers.clear();
-  for (const StudySize& size : result.study.sizes)
-    result.sizes.push_back(summary_of_size(result.points, size));
+  const auto summary = [&](const StudySize& size) { return summary_of_size(result.points, size); };
+  result.sizes = transformed(result.study.sizes, summary);
   const auto measured = measured_sizes(result);
   for (SizeResult& size : result.sizes) {
     if (!size.measured()) continue;

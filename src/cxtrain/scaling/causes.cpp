@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cxtrain/base/counted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/scaling/analysis.h"
 #include "cxtrain/scaling/exchange_model.h"
-#include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
 namespace {
@@ -184,8 +183,7 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
       add(CauseKind::shared_node, more_work - more_loading);
     }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Cause& a, const Cause& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(found, std::greater{}, &Cause::seconds);
   return found;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cxtrain/base/field_types.h"
-#include "cxtrain/scaling/study.h"
 
 /// Why a step of a study is longer than it could be. Pure.
 namespace cxtrain {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/scaling/prediction.h"
 
 namespace cxtrain {
@@ -19,8 +19,7 @@ bool is_other_training(const Plan& plan, const StudyResult& study) {
 
 CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const StudyResult& study) {
   if (max_steps < 1) return refused("the number of steps is not known; use --max_steps");
-  if (std::none_of(study.sizes.begin(), study.sizes.end(),
-                   [](const SizeResult& size) { return size.measured(); }))
+  if (std::ranges::none_of(study.sizes, [](const SizeResult& size) { return size.measured(); }))
     return refused("the study has measured nothing");
   if (is_other_training(plan, study))
     return refused("the study is of " + study.strategy + " with " + study.precision + ", and the plan of " +
@@ -41,8 +40,8 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
     }
   }
   if (estimate.basis.empty()) {
-    const bool one_node = std::all_of(study.sizes.begin(), study.sizes.end(),
-                                      [](const SizeResult& size) { return size.size.nodes == 1; });
+    const bool one_node =
+        std::ranges::all_of(study.sizes, [](const SizeResult& size) { return size.size.nodes == 1; });
     if (one_node != (plan.num_nodes == 1))
       return refused(one_node ? "the study has measured one node only, and says nothing about a network"
                               : "the study is of several nodes, and the plan of one");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cxtrain/scaling/least_squares.h"
+#include "cxtrain/scaling/statistics.h"
 
 namespace cxtrain {
 

@@ -66,8 +66,8 @@ std::optional<SlowNode> slowest_node(std::span<const RankProfile> ranks) {
     }
   }
   if (speeds.size() < 3) return std::nullopt;
-  const auto slowest = std::min_element(speeds.begin(), speeds.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto slowest =
+      std::ranges::min_element(speeds, [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<double> others;
   for (const auto& [node, speed] : speeds) {
     if (node != slowest->first) others.push_back(speed);
@@ -118,9 +118,8 @@ Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
   }
   if (profile.ranks.empty()) return found;
   find_machines(profile.ranks, found);
-  const auto slowest =
-      std::max_element(profile.ranks.begin(), profile.ranks.end(),
-                       [](const RankProfile& a, const RankProfile& b) { return work_of(a) < work_of(b); });
+  const auto slowest = std::ranges::max_element(
+      profile.ranks, [](const RankProfile& a, const RankProfile& b) { return work_of(a) < work_of(b); });
   found.slowest_rank = slowest->rank;
   found.slowest_host = slowest->host;
   found.slowest_work = work_of(*slowest);

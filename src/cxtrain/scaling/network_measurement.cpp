@@ -8,8 +8,7 @@
 
 #include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/counted.h"
-#include "cxtrain/base/formatted.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/scaling/statistics.h"

@@ -12,9 +12,9 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/scaling/exchange_model.h"
-#include "cxtrain/scaling/least_squares.h"
+#include "cxtrain/scaling/statistics.h"
 #include "cxtrain/scaling/study.h"
 
 namespace cxtrain {
@@ -242,14 +242,12 @@ std::vector<Law> plausible_laws(ScalingMode mode, std::span<const SizeTimes> siz
   const bool with_exchanges = shows_exchanges(sizes);
   std::vector<Law> laws = possible_laws(mode, with_exchanges);
   for (Law& law : laws) law.own_error = own_error_of(mode, law, sizes);
-  std::stable_sort(laws.begin(), laws.end(),
-                   [](const Law& a, const Law& b) { return a.own_error < b.own_error; });
+  std::ranges::stable_sort(laws, {}, &Law::own_error);
   constexpr double kAmplified = 5;  // a prediction from fewer sizes is less certain than a size
   const double limit = laws.front().own_error + kAmplified * noise;
   const auto is_worse = [&](const Law& each) { return each.own_error > limit; };
   std::erase_if(laws, is_worse);
-  const bool contention =
-      std::all_of(laws.begin(), laws.end(), [](const Law& each) { return each.is_contention(); });
+  const bool contention = std::ranges::all_of(laws, [](const Law& each) { return each.is_contention(); });
   if (contention && !with_exchanges) {
     const Law hidden = hidden_bytes(mode, sizes, laws.front().own_error);
     if (!is_worse(hidden)) laws.push_back(hidden);
@@ -262,7 +260,7 @@ std::string text_of(ScalingMode mode, const std::vector<Law>& laws) {
   std::vector<std::string> terms;
   for (const Law& law : laws) {
     std::string term = work + law.term->text + (law.without_smallest ? " without the smallest size" : "");
-    if (std::find(terms.begin(), terms.end(), term) == terms.end()) terms.push_back(std::move(term));
+    if (std::ranges::find(terms, term) == terms.end()) terms.push_back(std::move(term));
   }
   const std::string all = joined(terms, ", or ", [](const std::string& term) { return term; });
   if (!laws.front().with_exchanges) return all;

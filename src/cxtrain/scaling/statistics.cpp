@@ -10,7 +10,7 @@ namespace cxtrain {
 
 double quantile_of(std::vector<double> values, double q) {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double place = q * static_cast<double>(values.size() - 1);
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, values.size() - 1);

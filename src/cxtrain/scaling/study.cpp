@@ -4,15 +4,15 @@
 #include <random>
 #include <utility>
 
-#include "cxtrain/base/counted.h"
-#include "cxtrain/config/option_key.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
 
 /// Whether an option of the trainer stands among the words of a command line, in any spelling.
 bool names_option(const std::vector<std::string>& words, std::string_view name) {
-  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+  return std::ranges::any_of(words, [&](const std::string& word) {
     if (!word.starts_with("--")) return false;
     const std::string option = option_key(word);
     return option == name || option == "trainer." + std::string(name);

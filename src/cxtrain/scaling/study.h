@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,10 +23,7 @@ struct ChoiceOf<ScalingMode> {
 struct StudySize {
   int ranks = 1, nodes = 1;
 
-  bool operator==(const StudySize&) const = default;
-  bool operator<(const StudySize& other) const {
-    return ranks != other.ranks ? ranks < other.ranks : nodes < other.nodes;
-  }
+  auto operator<=>(const StudySize&) const = default;  ///< by ranks, then by nodes
   void fields(auto&& field) {
     field("ranks", ranks, in_json::AtLeast{1});
     field("nodes", nodes, in_json::AtLeast{1});

@@ -6,7 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
-#include "cxtrain/cluster/slurm_time.h"
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/scaling/study_report.h"
 
@@ -38,9 +38,8 @@ bool is_measurement_of(const Measurement& measured, const StudyPoint& point) {
 }
 
 bool is_result(const StudyResult& result) {
-  return std::all_of(result.sizes.begin(), result.sizes.end(), [&](const SizeResult& size) {
-    return std::all_of(size.rounds.begin(), size.rounds.end(),
-                       [](double step) { return std::isfinite(step) && step > 0; }) &&
+  return std::ranges::all_of(result.sizes, [&](const SizeResult& size) {
+    return std::ranges::all_of(size.rounds, [](double step) { return std::isfinite(step) && step > 0; }) &&
            (!size.measured() || size.step.value > 0) &&
            good_rounds(result.points, size.size).size() == size.rounds.size();
   });

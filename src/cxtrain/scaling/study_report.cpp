@@ -5,14 +5,10 @@
 #include <sstream>
 
 #include "cxtrain/base/command.h"
-#include "cxtrain/base/counted.h"
-#include "cxtrain/base/formatted.h"
-#include "cxtrain/base/joined.h"
-#include "cxtrain/base/text_table.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/report/curve.h"
 #include "cxtrain/report/report_style.h"
 #include "cxtrain/report/svg_chart.h"
-#include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
 namespace {
@@ -80,8 +76,7 @@ std::vector<Row> table_of_phases(const StudyResult& result) {
   for (const auto& [name, share] : longest) {
     if (share >= kShown) names.push_back(name);
   }
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const auto& a, const auto& b) { return longest[a] > longest[b]; });
+  std::ranges::stable_sort(names, [&](const auto& a, const auto& b) { return longest[a] > longest[b]; });
   for (const std::string& name : names) {
     Row row{name};
     for (const SizeResult& size : result.sizes) {
@@ -146,14 +141,11 @@ std::string facts_of(const StudyResult& result) {
 }
 
 std::string command_of(const StudyResult& result) {
-  std::vector<std::string> ranks, nodes;
-  for (const StudySize& size : result.study.sizes) {
-    ranks.push_back(std::to_string(size.ranks));
-    nodes.push_back(std::to_string(size.nodes));
-  }
+  const auto ranks = [](const StudySize& size) { return std::to_string(size.ranks); };
+  const auto nodes = [](const StudySize& size) { return std::to_string(size.nodes); };
   return "cxtrain_mpi scaling --mode " + std::string(word_of(result.study.mode)) + " --ranks " +
-         joined(ranks, ",") + " --nodes " + joined(nodes, ",") + " --repeats " +
-         std::to_string(result.study.rounds) + (result.study.options.empty() ? "" : " ") +
+         joined(result.study.sizes, ",", ranks) + " --nodes " + joined(result.study.sizes, ",", nodes) +
+         " --repeats " + std::to_string(result.study.rounds) + (result.study.options.empty() ? "" : " ") +
          joined(result.study.options, " ", shell_quoted);
 }
 

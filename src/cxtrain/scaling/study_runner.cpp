@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,7 +14,6 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/report/progress_line.h"
-#include "cxtrain/report/run_files.h"
 #include "cxtrain/scaling/measurement.h"
 #include "cxtrain/scaling/study_files.h"
 #include "launchers/child_process.h"

@@ -39,7 +39,7 @@ at::Tensor StateDict::tensor(std::string_view name) const {
 
 bool StateDict::has(std::string_view name) const {
   return values_.contains(name) ||
-         std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.name == name; });
+         std::ranges::any_of(pieces_, [&](const Piece& piece) { return piece.name == name; });
 }
 
 StateDict& StateDict::make_section(std::string_view name) {

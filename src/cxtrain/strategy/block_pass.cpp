@@ -15,7 +15,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cxtrain/comm/connection_use.h"
 #include "cxtrain/reduce/gradient_shard.h"
 #include "cxtrain/reduce/rehearsal.h"
-#include "cxtrain/reduce/step_flags.h"
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -59,6 +60,14 @@ class GradientExchange {
   /// `zero_gradients`; the object keeps its address. Null if `complete` leaves the whole gradient in
   /// `parameter.grad()`.
   virtual const GradientShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
+
+  /// Returns the order of the gradients in the buckets, a name a line; empty if there are no buckets, or no
+  /// step has shown an order yet.
+  virtual std::string order() const { return {}; }
+  /// Lays the buckets out in such an order from the next step on.
+  virtual void set_order(const std::string& /*lines*/) {}
+  /// Returns the state of the exchange between two steps, besides the order; null if there is none.
+  virtual Stateful* memory() { return nullptr; }
 };
 
 /// Gradients that stay on their rank.

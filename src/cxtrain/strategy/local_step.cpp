@@ -4,7 +4,6 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -53,13 +52,9 @@ at::Tensor scaled_loss(const at::Tensor& loss, double weight, const GradScaler* 
   return scaler == nullptr ? weighted : scaler->scale(weighted);
 }
 
-void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
-  scaled_loss(loss, weight, scaler).backward();
-}
-
 void observed_backward(const at::Tensor& loss, const MicroStep& step) {
   step.observer.before_backward(loss);
-  backward(loss, step.loss_weight, step.scaler);
+  scaled_loss(loss, step.loss_weight, step.scaler).backward();
   step.observer.after_backward();
 }
 
@@ -71,17 +66,6 @@ void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExcha
   gradients.begin_backward(step.last);
   if (loss.defined()) observed_backward(loss, step);
   gradients.end_backward();
-}
-
-StepOutput local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
-                               GradientExchange& gradients) {
-  const PhaseScope phase(Phase::forward);
-  StepOutput output;
-  if (step.batch.size > 0) output = forward_step(module, step.batch, step.batch_idx, context);
-  PhaseClock::enter(Phase::backward);
-  // No loss: the model skips the batch, or an uneven last step leaves no sample to this rank.
-  local_backward(output.loss, step, gradients);
-  return detached(std::move(output));
 }
 
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
@@ -116,8 +100,8 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
 }
 
 bool broadcast_whole(const std::vector<NamedTensor>& parameters, Communicator& communicator, World& world) {
-  const bool hollow = std::any_of(parameters.begin(), parameters.end(),
-                                  [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); });
+  const bool hollow = std::ranges::any_of(
+      parameters, [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); });
   if (world.any_rank(hollow)) return false;
   TensorSync::broadcast_once(parameters, communicator);
   return true;
@@ -160,8 +144,7 @@ std::vector<NamedTensor> all_tensors(const Trainable& module) {
 
 void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit) {
   std::vector<NamedTensor> all = all_tensors(module);
-  std::sort(all.begin(), all.end(),
-            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  std::ranges::sort(all, {}, &NamedTensor::name);
   for (const NamedTensor& named : all) visit(named);
 }
 
@@ -213,28 +196,19 @@ StepResult LocalStrategy::step(StepPlan& plan) {
 }
 
 StepOutput LocalStrategy::training_step(const MicroStep& step) {
-  if (backward_ == Backward::together)
-    return local_training_step(*module_, step, *context_, *exchanges_.front());
-  if (step.batch.size == 0) return {};
   const PhaseScope phase(Phase::forward);
-  const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
-  return detached(module_->training_step(step.batch, step.batch_idx));
-}
-
-void LocalStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
-  local_forward(*module_, batch, batch_idx, *context_);
-}
-
-void LocalStrategy::evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) {
-  local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
-}
-
-at::Tensor LocalStrategy::predict_step(const Batch& batch, std::int64_t batch_idx) {
-  return local_predict_step(*module_, batch, batch_idx, *context_);
-}
-
-void LocalStrategy::visit_whole(const std::function<void(const NamedTensor&)>& visit) {
-  visit_all(*module_, visit);
+  StepOutput output;
+  if (backward_ == Backward::apart) {
+    if (step.batch.size == 0) return {};
+    const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
+    output = module_->training_step(step.batch, step.batch_idx);
+  } else {
+    if (step.batch.size > 0) output = forward_step(*module_, step.batch, step.batch_idx, *context_);
+    PhaseClock::enter(Phase::backward);
+    // No loss: the model skips the batch, or an uneven last step leaves no sample to this rank.
+    local_backward(output.loss, step, *exchanges_.front());
+  }
+  return detached(std::move(output));
 }
 
 }  // namespace cxtrain

@@ -38,21 +38,12 @@ void require_trainable_loss(const at::Tensor& loss);
 /// Returns the loss times `weight` and, if there is a scaler, its scale.
 at::Tensor scaled_loss(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
-/// Runs backward of the scaled loss.
-void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
-
 /// Runs backward of the loss, with the weight and the loss scale of the step, between the observer's hooks.
 void observed_backward(const at::Tensor& loss, const MicroStep& step);
 
 /// Runs the part of a micro-batch behind its forward pass: drops the gradients if a step begins, then runs
 /// `observed_backward`. An undefined loss contributes nothing.
 void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExchange& gradients);
-
-/// Runs the part of a step that strategies share: forward under autocast, weighted and scaled loss, backward
-/// on this rank. Drops the gradients between forward and backward of the first micro-batch of a step. Returns
-/// the output, detached; its loss is undefined if there was none. Throws as `forward_step` does.
-StepOutput local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
-                               GradientExchange& gradients);
 
 /// Runs `Strategy::forward` on this rank's model.
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
@@ -96,14 +87,23 @@ class LocalStrategy : public Strategy {
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                           Backward backward) override;
   StepResult step(StepPlan& plan) override;
-  void forward(const Batch& batch, std::int64_t batch_idx) override;
-  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
-  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
-  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override;
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    local_forward(*module_, batch, batch_idx, *context_);
+  }
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
+    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
+  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    return local_predict_step(*module_, batch, batch_idx, *context_);
+  }
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    visit_all(*module_, visit);
+  }
   std::vector<NamedTensor> whole_tensors() override { return all_tensors(*module_); }
 
  protected:
-  /// Runs a micro-batch; returns its output, detached.
+  /// Runs a micro-batch; returns its output, detached; its loss is undefined if there was none. Throws as
+  /// `forward_step` does.
   virtual StepOutput training_step(const MicroStep& step);
   /// Returns the exchange of the gradients of these optimizers' parameters; by default gradients stay on the
   /// rank. Collective.

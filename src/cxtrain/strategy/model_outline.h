@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "cxtrain/config/rank_memory.h"
 #include "cxtrain/optim/setup.h"

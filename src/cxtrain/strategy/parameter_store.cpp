@@ -61,7 +61,7 @@ void ParameterStore::add_master(Piece& piece, bool trained) {
   const auto alike = [&](const Masters& masters) {
     return same_dtype_and_device(masters.rounded.front(), piece.values);
   };
-  auto masters = std::find_if(masters_.begin(), masters_.end(), alike);
+  auto masters = std::ranges::find_if(masters_, alike);
   if (masters == masters_.end()) masters = masters_.emplace(masters_.end());
   masters->rounded.push_back(piece.values);
   piece.values = piece.values.detach().to(at::kFloat).set_requires_grad(trained);
@@ -220,8 +220,8 @@ bool ParameterStore::may_have_changed(const PlacedRow& row) const {
 void ParameterStore::begin_publish() {
   if (!updating_) begin_update();
   updating_ = false;
-  std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
-  std::fill(held_.begin(), held_.end(), at::Tensor());
+  std::ranges::fill(gradients_, at::Tensor());
+  std::ranges::fill(held_, at::Tensor());
   for (const Masters& masters : masters_) at::_foreach_copy_(masters.rounded, masters.precise);
   if (one_copy_ != nullptr) group_->node_memory()->end_update(*one_copy_);
 }

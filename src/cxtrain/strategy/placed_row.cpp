@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cxtrain/base/text.h"
 #include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
@@ -82,9 +83,7 @@ std::shared_ptr<NodeArena> one_copy_of(const std::vector<DividedRow>& rows,
 }
 
 bool agree_to_divide(bool wanted, const std::vector<NamedTensor>& parameters, World& world) {
-  std::string names;
-  for (const std::string& name : wanted ? divisible(parameters) : std::vector<std::string>{})
-    names += name + "\n";
+  const std::string names = wanted ? joined(divisible(parameters), "\n") : "";
   return same_on_all_ranks(world, names) && !names.empty();
 }
 

@@ -15,7 +15,7 @@ at::Tensor hollow(at::IntArrayRef sizes, const at::Tensor& like) {
 
 bool is_hollow(const at::Tensor& tensor) {
   const auto is_zero = [](std::int64_t stride) { return stride == 0; };
-  return tensor.numel() > 1 && std::all_of(tensor.strides().begin(), tensor.strides().end(), is_zero);
+  return tensor.numel() > 1 && std::ranges::all_of(tensor.strides(), is_zero);
 }
 
 }  // namespace cxtrain

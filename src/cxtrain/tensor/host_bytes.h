@@ -7,9 +7,11 @@
 namespace cxtrain {
 
 /// The values in host memory and row-major order: the tensor's own memory where they lie there so.
-at::Tensor on_host(const at::Tensor& tensor);
+inline at::Tensor on_host(const at::Tensor& tensor) { return tensor.detach().cpu().contiguous(); }
 
 /// The bytes of a tensor that lies so, for as long as it lives.
-std::string_view host_bytes(const at::Tensor& tensor);
+inline std::string_view host_bytes(const at::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
 
 }  // namespace cxtrain

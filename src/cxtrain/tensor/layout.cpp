@@ -27,16 +27,15 @@ at::Tensor with_channels_last(const at::Tensor& tensor) {
 
 void for_each_dtype_and_device(at::TensorList tensors, const std::function<void(at::TensorList)>& work) {
   if (tensors.empty()) return;
-  if (std::all_of(tensors.begin(), tensors.end(),
-                  [&](const at::Tensor& tensor) { return same_dtype_and_device(tensor, tensors[0]); })) {
+  if (std::ranges::all_of(
+          tensors, [&](const at::Tensor& tensor) { return same_dtype_and_device(tensor, tensors[0]); })) {
     return work(tensors);
   }
   std::vector<std::vector<at::Tensor>> lists;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
-    const auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& known) {
-      return same_dtype_and_device(known.front(), tensor);
-    });
+    const auto list = std::ranges::find_if(
+        lists, [&](const auto& known) { return same_dtype_and_device(known.front(), tensor); });
     if (list == lists.end()) {
       lists.push_back({tensor});
     } else {

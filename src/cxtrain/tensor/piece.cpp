@@ -11,6 +11,7 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -90,9 +91,11 @@ Piece whole_piece(std::string name, at::Tensor tensor) {
 }
 
 std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors) {
-  std::vector<Piece> pieces;
-  for (const auto& [name, tensor] : tensors) pieces.push_back(whole_piece(name, tensor));
-  return pieces;
+  return transformed(tensors, [](const NamedTensor& each) { return whole_piece(each.name, each.tensor); });
+}
+
+std::vector<at::Tensor> values_of(std::span<const Piece> pieces) {
+  return transformed(pieces, [](const Piece& piece) { return piece.values.detach(); });
 }
 
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range) {
@@ -112,8 +115,7 @@ void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources)
   for (const Piece& target : targets) {
     std::vector<const Piece*> found;
     for (auto [it, end] = by_name.equal_range(target.name); it != end; ++it) found.push_back(it->second);
-    std::sort(found.begin(), found.end(),
-              [](const Piece* a, const Piece* b) { return a->range.begin < b->range.begin; });
+    std::ranges::sort(found, [](const Piece* a, const Piece* b) { return a->range.begin < b->range.begin; });
     std::int64_t covered = target.range.begin;
     for (const Piece* source : found) {
       require_same_whole(*source, target);

@@ -64,6 +64,8 @@ struct Piece {
 /// Returns a piece that is the whole tensor.
 Piece whole_piece(std::string name, at::Tensor tensor);
 std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
+/// Returns the values of pieces, which share their memory, without autograd's history.
+std::vector<at::Tensor> values_of(std::span<const Piece> pieces);
 /// Returns a part of a contiguous tensor. The piece shares the memory, and requires a gradient if the tensor
 /// does: an optimizer has no state for a frozen piece.
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);

@@ -52,7 +52,7 @@ class Trials {
     context_.progress.samples_on_every_rank = false;
     const FreshStates unseen(trainable(context_.parts.module).all_metrics());
     try {
-      const std::unique_ptr<DataLoader> loader = RunLoaders(context_).training(loaders_, batch_size);
+      const std::unique_ptr<DataLoader> loader = training_loader(context_, loaders_, batch_size);
       loader->start_epoch(0, 0, steps_);
       NoHooks hooks;
       for (Batch batch; context_.batches.next(*loader, batch);) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <exception>
 
-#include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/tuning.h"

@@ -63,7 +63,7 @@ Carry BlockModule::run_block_of(const torch::nn::Module* module, const Carry& ca
 
 void BlockModule::BlockList::add(Entry entry) {
   const auto same = [&](const Entry& other) { return other.name == entry.name; };
-  if (entry.name.empty() || std::any_of(blocks_.begin(), blocks_.end(), same))
+  if (entry.name.empty() || std::ranges::any_of(blocks_, same))
     throw ConfigError("model", "has two blocks named `" + entry.name + "`, or one without a name",
                       "give add_block another name", MessageCode::bad_model);
   blocks_.push_back(std::move(entry));
@@ -75,7 +75,7 @@ void BlockModule::BlockList::add(Entry entry) {
 
 std::size_t BlockModule::BlockList::number_of(const torch::nn::Module* module) const {
   const auto is_it = [&](const Entry& entry) { return entry.module.get() == module; };
-  return static_cast<std::size_t>(std::find_if(blocks_.begin(), blocks_.end(), is_it) - blocks_.begin());
+  return static_cast<std::size_t>(std::ranges::find_if(blocks_, is_it) - blocks_.begin());
 }
 
 void BlockModule::BlockList::place(std::vector<at::Device> devices) {

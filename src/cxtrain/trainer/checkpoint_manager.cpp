@@ -9,10 +9,10 @@
 
 namespace cxtrain {
 
-CheckpointManager::CheckpointManager(TrainContext& context, DataModule& data_module, FitData& loaders,
-                                     Optimization& optimization, const std::string& config, std::string data)
+CheckpointManager::CheckpointManager(TrainContext& context, FitData& loaders, Optimization& optimization,
+                                     const std::string& config, std::string data)
     : context_(context),
-      state_(context, data_module, loaders, optimization),
+      state_(context, loaders, optimization),
       writer_({context.parts.world, context.parts.files, trainable(context.parts.module),
                &context.parts.strategy, state_.sections_of_each_rank()}),
       config_(config),

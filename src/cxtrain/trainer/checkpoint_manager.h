@@ -1,6 +1,5 @@
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,8 @@ class CheckpointManager {
  public:
   /// All references outlive it; the context has its callbacks. `config`: text of `config.yaml`. `data`: on
   /// rank 0 the fingerprint of the training data.
-  CheckpointManager(TrainContext& context, DataModule& data_module, FitData& loaders,
-                    Optimization& optimization, const std::string& config, std::string data);
+  CheckpointManager(TrainContext& context, FitData& loaders, Optimization& optimization,
+                    const std::string& config, std::string data);
 
   /// Takes over a loaded state, before the hooks of the beginning (`TrainingState::load`).
   void restore(StateDict state, const RunFolder& from) { state_.load(std::move(state), from); }

@@ -1,18 +1,15 @@
 #include "cxtrain/trainer/checkpointer.h"
 
-#include <iomanip>
 #include <map>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/run_event.h"
-#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/state_json.h"
 #include "cxtrain/cluster/exchange.h"
@@ -213,11 +210,9 @@ std::optional<bool> Checkpointer::finish() {
 void Checkpointer::log_saved() const {
   if (!parts_.world.is_root()) return;
   const double seconds = last_seconds_, megabytes = static_cast<double>(manifest_.bytes()) / 1e6;
-  std::ostringstream line;
-  line << std::fixed << std::setprecision(3) << "checkpoint " << plan_.path << ": " << megabytes << " MB in "
-       << seconds << " s, " << std::setprecision(0) << megabytes / seconds
-       << " MB/s; training stood still for " << std::setprecision(3) << stalled_ << " s";
-  log_detail(line.str());
+  log_detail("checkpoint " + plan_.path +
+             formatted(": %.3f MB in %.3f s, %.0f MB/s; training stood still for %.3f s", megabytes, seconds,
+                       megabytes / seconds, stalled_));
   log_event({.event = RunEvent::Kind::checkpoint,
              .step = manifest_.global_step,
              .seconds = seconds,

@@ -22,4 +22,9 @@ std::string slow_precision_warning(std::string_view precision, bool processor_ha
 /// left that open, or the device could not.
 std::string tf32_hint(const Plan& plan, bool has_tf32);
 
+/// Gives LibTorch's operations as many threads as this rank has cores for itself (device/core_share.h),
+/// unless OMP_NUM_THREADS says how many; rank 0 warns where a rank has fewer than it needs. After
+/// `apply_compute_settings`. Collective.
+void set_thread_counts(World& world, int data_workers, bool on_gpu);
+
 }  // namespace cxtrain

@@ -1,7 +1,5 @@
 #include "cxtrain/trainer/data_fingerprint.h"
 
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
@@ -10,14 +8,14 @@
 #include <algorithm>
 #include <charconv>
 #include <exception>
-#include <mutex>
 #include <sstream>
 #include <system_error>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/host_bytes.h"
+#include "cxtrain/trainer/generators.h"
 
 namespace cxtrain {
 namespace {
@@ -30,12 +28,7 @@ constexpr std::string_view kSamples = " samples", kBetween = "; ";
 
 /// Puts back what is drawn of the processor's random numbers meanwhile.
 auto keep_random_numbers() {
-  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return c10::make_scope_exit([generator, state = generator.get_state()]() mutable {
-    const std::lock_guard<std::mutex> again(generator.mutex());
-    generator.set_state(state);
-  });
+  return c10::make_scope_exit([state = generator_state(at::kCPU)] { set_generator_state(at::kCPU, state); });
 }
 
 /// Sample `number` of those that are looked at: the first, the middle, the quarters, the eighths ... of a

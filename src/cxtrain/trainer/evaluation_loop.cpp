@@ -1,13 +1,11 @@
 #include "cxtrain/trainer/evaluation_loop.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
@@ -89,99 +87,82 @@ constexpr StageHooks kPrediction{hooks::kPredictStep,           hooks::on_predic
                                  hooks::on_predict_epoch_start, hooks::on_predict_batch_start,
                                  hooks::on_predict_epoch_end,   hooks::on_predict_end};
 
-/// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. `step` runs the step of a batch;
-/// `end_batch` calls the hook after it, on ranks with samples.
-class EvaluationLoop {
- public:
+/// One evaluation over loaders, `batches[i]` batches of `loaders[i]`.
+struct Evaluation {
   using OnBatch = std::function<void(const Batch& batch, std::int64_t batch_idx)>;
-  EvaluationLoop(TrainContext& context, const StageHooks& hooks,
-                 std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches,
-                 OnBatch step, OnBatch end_batch)
-      : context_(context),
-        hooks_(hooks),
-        loaders_(loaders),
-        batches_(batches),
-        step_(std::move(step)),
-        end_batch_(std::move(end_batch)) {}
+
+  TrainContext& context;
+  const StageHooks& hooks;
+  std::span<const std::unique_ptr<DataLoader>> loaders;
+  std::span<const std::int64_t> batches;
+  OnBatch step;       ///< runs the step of a batch
+  OnBatch end_batch;  ///< calls the hook after the step, on ranks with samples
 
   /// Returns the logged metrics; null if the model does not define the step.
-  std::optional<MetricStore::Values> run(bool saves_state);
-
- private:
-  /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
-  bool next(DataLoader& loader, Batch& batch);
-  /// Returns false if the model does not define the step.
-  bool run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals);
-  /// Adds what was logged since the last call to `values`, reduced over the ranks.
-  void reduce_epoch(MetricStore::Values& values);
-
-  TrainContext& context_;
-  const StageHooks& hooks_;
-  std::span<const std::unique_ptr<DataLoader>> loaders_;
-  std::span<const std::int64_t> batches_;
-  OnBatch step_, end_batch_;
-};
-
-std::optional<MetricStore::Values> EvaluationLoop::run(bool saves_state) {
-  const EvaluationMode mode(context_, std::accumulate(batches_.begin(), batches_.end(), std::int64_t{0}));
-  context_.hooks.call(hooks_.start);
-  context_.hooks.call(hooks_.epoch_start);
-  SignalPolls signals(context_, saves_state);
-  MetricStore::Values values;
-  for (std::size_t i = 0; i < loaders_.size(); ++i) {
-    context_.progress.dataloader_idx = static_cast<int>(i);
-    if (loaders_.size() > 1) context_.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
-    const bool defined = run_loader(*loaders_[i], batches_[i], signals);
-    // A rank without a sample does not call the step.
-    if (context_.parts.world.any_rank(!defined)) return std::nullopt;
-    context_.metrics.model_metrics().reduce(context_.parts.world);
-    reduce_epoch(values);
-    if (i + 1 < loaders_.size()) context_.metrics.model_metrics().reset();
-  }
-  context_.metrics.set_suffix("");  // hooks at the end log for all loaders
-  context_.hooks.call(hooks_.epoch_end);
-  reduce_epoch(values);
-  context_.metrics.model_metrics().reset();
-  context_.hooks.call(hooks_.end);
-  return values;
-}
-
-bool EvaluationLoop::next(DataLoader& loader, Batch& batch) {
-  const bool has_batch = context_.batches.next(loader, batch);
-  if (!loader.is_stream()) return has_batch;
-  if (!has_batch) batch = {};
-  return context_.parts.world.any_rank(has_batch);
-}
-
-bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals) {
-  loader.start_epoch(0, 0, batches);
-  context_.progress.samples_on_every_rank = loader.samples_on_every_rank();
-  const std::int64_t before = context_.progress.batch_idx;
-  Batch batch;
-  std::int64_t batch_idx = 0;
-  for (; next(loader, batch); ++batch_idx) {
-    signals.before_batch();
-    context_.progress.batch_idx = before + batch_idx;
-    context_.progress.samples_per_batch = loader.global_size();
-    const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
-    const LogScope scope(context_.metrics, hooks_.step, batch.size);
-    if (has_samples) context_.hooks.call(hooks_.batch_start, batch, batch_idx);
-    try {
-      step_(batch, batch_idx);
-    } catch (const StepNotDefined&) {
-      return false;
+  std::optional<MetricStore::Values> run(bool saves_state) const {
+    const EvaluationMode mode(context, std::accumulate(batches.begin(), batches.end(), std::int64_t{0}));
+    context.hooks.call(hooks.start);
+    context.hooks.call(hooks.epoch_start);
+    SignalPolls signals(context, saves_state);
+    MetricStore::Values values;
+    for (std::size_t i = 0; i < loaders.size(); ++i) {
+      context.progress.dataloader_idx = static_cast<int>(i);
+      if (loaders.size() > 1) context.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
+      const bool defined = run_loader(*loaders[i], batches[i], signals);
+      // A rank without a sample does not call the step.
+      if (context.parts.world.any_rank(!defined)) return std::nullopt;
+      context.metrics.model_metrics().reduce(context.parts.world);
+      reduce_epoch(values);
+      if (i + 1 < loaders.size()) context.metrics.model_metrics().reset();
     }
-    if (has_samples) end_batch_(batch, batch_idx);
+    context.metrics.set_suffix("");  // hooks at the end log for all loaders
+    context.hooks.call(hooks.epoch_end);
+    reduce_epoch(values);
+    context.metrics.model_metrics().reset();
+    context.hooks.call(hooks.end);
+    return values;
   }
-  context_.progress.batch_idx = before + batch_idx;
-  return true;
-}
 
-void EvaluationLoop::reduce_epoch(MetricStore::Values& values) {
-  const MetricStore::Values own =
-      context_.metrics.reduce_epoch(LogRule::Phase::evaluation, context_.parts.world);
-  values.insert(values.end(), own.begin(), own.end());
-}
+  /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
+  bool next(DataLoader& loader, Batch& batch) const {
+    const bool has_batch = context.batches.next(loader, batch);
+    if (!loader.is_stream()) return has_batch;
+    if (!has_batch) batch = {};
+    return context.parts.world.any_rank(has_batch);
+  }
+
+  /// Returns false if the model does not define the step.
+  bool run_loader(DataLoader& loader, std::int64_t of_loader, SignalPolls& signals) const {
+    loader.start_epoch(0, 0, of_loader);
+    context.progress.samples_on_every_rank = loader.samples_on_every_rank();
+    const std::int64_t before = context.progress.batch_idx;
+    Batch batch;
+    std::int64_t batch_idx = 0;
+    for (; next(loader, batch); ++batch_idx) {
+      signals.before_batch();
+      context.progress.batch_idx = before + batch_idx;
+      context.progress.samples_per_batch = loader.global_size();
+      const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
+      const LogScope scope(context.metrics, hooks.step, batch.size);
+      if (has_samples) context.hooks.call(hooks.batch_start, batch, batch_idx);
+      try {
+        step(batch, batch_idx);
+      } catch (const StepNotDefined&) {
+        return false;
+      }
+      if (has_samples) end_batch(batch, batch_idx);
+    }
+    context.progress.batch_idx = before + batch_idx;
+    return true;
+  }
+
+  /// Adds what was logged since the last call to `values`, reduced over the ranks.
+  void reduce_epoch(MetricStore::Values& values) const {
+    const MetricStore::Values own =
+        context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+    values.insert(values.end(), own.begin(), own.end());
+  }
+};
 
 }  // namespace
 
@@ -196,8 +177,8 @@ std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationSta
     context.hooks.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch,
                        batch_idx);
   };
-  return EvaluationLoop(context, validates ? kValidation : kTest, loaders, batches, step, end_batch)
-      .run(saves_state);
+  return Evaluation{context, validates ? kValidation : kTest, loaders, batches, step, end_batch}.run(
+      saves_state);
 }
 
 std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
@@ -216,15 +197,14 @@ std::vector<Predictions> predict(TrainContext& context, std::span<const std::uni
     if (!output.defined()) return;
     context.hooks.call(hooks::on_predict_batch_end, std::exchange(output, {}), batch, batch_idx);
   };
-  EvaluationLoop loop(context, kPrediction, loaders, batches, step, end_batch);
-  const bool defined = loop.run(/*saves_state=*/false).has_value();
+  const Evaluation evaluation{context, kPrediction, loaders, batches, step, end_batch};
+  const bool defined = evaluation.run(/*saves_state=*/false).has_value();
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
-  const bool has_batches =
-      std::any_of(batches.begin(), batches.end(), [](std::int64_t count) { return count > 0; });
-  const bool has_outputs = std::any_of(predictions.begin(), predictions.end(),
-                                       [](const Predictions& each) { return !each.outputs.empty(); });
+  const bool has_batches = std::ranges::any_of(batches, [](std::int64_t count) { return count > 0; });
+  const bool has_outputs =
+      std::ranges::any_of(predictions, [](const Predictions& each) { return !each.outputs.empty(); });
   if (has_batches && !context.parts.world.any_rank(has_outputs) && context.parts.world.is_root())
     log_warning("predict_step returned no tensor for any batch: the files of predictions have no samples");
   return predictions;

@@ -3,10 +3,11 @@
 #include <map>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/world.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/run_loaders.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 namespace {
@@ -19,22 +20,22 @@ std::int64_t last_reload(const TrainState& state, std::int64_t every) {
 
 }  // namespace
 
-FitData::FitData(World& world, const RunLoaders& run, DataModule& data, const TrainerOptions& options,
-                 std::optional<std::int64_t> model_max_epochs, const TrainState& from)
-    : run_(run),
-      data_(data),
-      options_(options),
+FitData::FitData(const TrainContext& context, std::optional<std::int64_t> model_max_epochs)
+    : context_(context),
       model_max_epochs_(model_max_epochs),
-      loaded_for_(last_reload(from, options.reload_dataloaders_every_n_epochs)) {
-  load(world);
+      loaded_for_(
+          last_reload(context.state, context.parts.options.trainer.reload_dataloaders_every_n_epochs)) {
+  load();
 }
 
-void FitData::load(World& world) {
+void FitData::load() {
+  World& world = context_.parts.world;
+  DataModule& data = context_.parts.data;
   std::string own;
   run_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
-    loaders_.train = run_.training(data_.train_dataloader());
-    loaders_.val = run_.evaluation(data_.val_dataloader(), Stage::validate);
+    loaders_.train = training_loader(context_, data.train_dataloader());
+    loaders_.val = evaluation_loaders(context_, data.val_dataloader(), Stage::validate);
     require_stream_options();
     if (!loaders_.train || (!loaders_.train->is_stream() && loaders_.train->dataset_size() == 0))
       throw ConfigError("data", "has no training samples", "", MessageCode::no_data);
@@ -54,13 +55,16 @@ void FitData::load(World& world) {
         log_warning("validation loader " + std::to_string(val_batches.size() - 1) +
                     " has no samples: nothing of it is validated");
     }
-    limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(), val_batches);
+    limits_ = fit_limits(context_.parts.options.trainer, model_max_epochs_, loaders_.train->num_batches(),
+                         val_batches);
   });
   require_same_data(world, own);
 }
 
 void FitData::require_stream_options() const {
-  if (!loaders_.train || !loaders_.train->is_stream() || !options_.stochastic_weight_avg) return;
+  if (!loaders_.train || !loaders_.train->is_stream() ||
+      !context_.parts.options.trainer.stochastic_weight_avg)
+    return;
   throw ConfigError(
       "trainer.stochastic_weight_avg",
       "reads the training data once more at the end, on all ranks alike, and ranks may read streams "
@@ -86,10 +90,10 @@ std::string FitData::describe() const {
          (validation.empty() ? "no validation" : validation);
 }
 
-void FitData::prepare_epoch(std::int64_t epoch, World& world) {
-  const std::int64_t every = options_.reload_dataloaders_every_n_epochs;
+void FitData::prepare_epoch(std::int64_t epoch) {
+  const std::int64_t every = context_.parts.options.trainer.reload_dataloaders_every_n_epochs;
   if (every <= 0 || epoch - loaded_for_ < every) return;
-  load(world);
+  load();
   loaded_for_ = epoch;
 }
 

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/state/stateful.h"
-#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
+
+class TrainContext;
 
 /// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers
 /// only.
@@ -67,16 +67,15 @@ class FitData final : public Stateful {
     std::vector<std::unique_ptr<DataLoader>> val;  ///< may be empty
   };
 
-  /// `data`, of which `run` makes the loaders, and the options outlive this. Throws ConfigError when
-  /// there are no training samples, where options and data contradict each other (`fit_limits`), or where the
-  /// ranks have data of different lengths; on all ranks alike. Collective. `from`: where training begins. A
-  /// fit that is resumed first has the loaders that were in use when it was saved, so that data which count
-  /// how often they were asked come to the same.
-  FitData(World& world, const RunLoaders& run, DataModule& data, const TrainerOptions& options,
-          std::optional<std::int64_t> model_max_epochs, const TrainState& from = {});
+  /// Makes the loaders of the context's data. The context stands where the training begins: a fit that is
+  /// resumed first has the loaders that were in use when it was saved, so that data which count how often
+  /// they were asked come to the same. The context outlives this object. Throws ConfigError if there are no
+  /// training samples, if options and data contradict each other (`fit_limits`), or if the ranks have data of
+  /// different lengths; on all ranks alike. Collective.
+  FitData(const TrainContext& context, std::optional<std::int64_t> model_max_epochs);
 
   /// Called before each epoch. Collective.
-  void prepare_epoch(std::int64_t epoch, World& world);
+  void prepare_epoch(std::int64_t epoch);
 
   // The position of a stream, which each rank has for itself.
   std::string state_key() const override { return "stream"; }
@@ -91,12 +90,10 @@ class FitData final : public Stateful {
   std::string describe() const;
 
  private:
-  void load(World& world);
+  void load();
   void require_stream_options() const;
 
-  RunLoaders run_;
-  DataModule& data_;
-  const TrainerOptions& options_;
+  const TrainContext& context_;
   std::optional<std::int64_t> model_max_epochs_;
   std::int64_t loaded_for_;  ///< epoch
   Loaders loaders_;

@@ -5,10 +5,10 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/current_step.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
@@ -34,16 +34,6 @@ void FitLoop::show_limits() {
   progress.max_steps = limits().max_steps;
   progress.validates_at_epoch_end_only = cannot_validate_ || limits().validates_at_epoch_end_only();
 }
-
-void FitLoop::before_zero_grad() {
-  context_.hooks.call(hooks::on_before_zero_grad);
-  optimization_.expect_gradients();
-}
-void FitLoop::before_backward(const at::Tensor& loss) {
-  if (!optimization_.is_manual()) begin_vote({.loss = true});  // backward takes a while
-  context_.hooks.call(hooks::on_before_backward, loss);
-}
-void FitLoop::after_backward() { context_.hooks.call(hooks::on_after_backward); }
 
 void FitLoop::fit() {
   context_.hooks.call(hooks::on_fit_start);
@@ -95,10 +85,6 @@ void FitLoop::sanity_check() {
   context_.metrics.clear();
 }
 
-std::int64_t FitLoop::samples_per_step() const {
-  return data_.train().global_batch_size() * limits().accumulate;
-}
-
 /// Batches that the saved state counts are batches of its ranks; its steps are the same here where as many
 /// samples go into each.
 void FitLoop::restore_position() {
@@ -121,12 +107,6 @@ void FitLoop::restore_position() {
   }
   const std::int64_t steps = divide_up(state.batch, saved.accumulate);
   state.batch = std::min(steps * limits().accumulate, limits().train_batches);
-}
-
-/// Steps are whole: nothing is stopped or saved while gradients accumulate, which then would be lost.
-bool FitLoop::between_steps() const {
-  const std::int64_t batch = context_.state.batch;
-  return batch % limits().accumulate == 0 || batch == limits().train_batches;
 }
 
 bool FitLoop::at_limit() const {
@@ -153,7 +133,7 @@ void FitLoop::warn_of_nothing_left() const {
 
 void FitLoop::run_epoch() {
   TrainState& state = context_.state;
-  data_.prepare_epoch(state.epoch, context_.parts.world);
+  data_.prepare_epoch(state.epoch);
   show_limits();
   context_.progress.num_batches = limits().length_known ? limits().train_batches : -1;
   if (state.batch == 0) context_.hooks.call(hooks::on_train_epoch_start);
@@ -242,11 +222,6 @@ void FitLoop::run_step() {
   after_step();
 }
 
-std::int64_t FitLoop::first_of_step() const {
-  const std::int64_t idx = micro_ ? micro_->batch_idx : context_.state.batch;
-  return idx / limits().accumulate * limits().accumulate;
-}
-
 /// The last step of an epoch may have fewer micro-batches; each then weighs more.
 std::int64_t FitLoop::size() const {
   return std::min(limits().accumulate, limits().train_batches - first_of_step());
@@ -325,9 +300,6 @@ std::int64_t FitLoop::samples_over_ranks() {
   return batch_.global_size * readers;
 }
 
-/// Whether a rank has no sample of the last batch.
-bool FitLoop::some_rank_is_empty() { return batch_.global_size < data_.train().shard().count; }
-
 /// Once for a step.
 void FitLoop::begin_vote(const StepResult& result) {
   if (!std::exchange(vote_to_begin_, false)) return;
@@ -365,8 +337,6 @@ bool FitLoop::validation_time_is_up() const {
   return every && context_.parts.world.is_root() && context_.clock.now() - validated_at_ >= *every;
 }
 
-void FitLoop::vote() { handle(context_.voting.vote(writes_checkpoint())); }
-
 void FitLoop::handle(const StepVote& vote) {
   if (!vote.writing && checkpoints_ != nullptr) checkpoints_->proceed();
   const Requests& own = context_.requests;
@@ -389,11 +359,6 @@ void FitLoop::save_if_wanted() {
   optimization_.unite_state();
   const bool saved = checkpoints_->save(wanted);
   if (wanted.ends_run()) throw context_.ending(wanted, saved);
-}
-
-bool FitLoop::validates() const {
-  return !cannot_validate_ && FitLimits::total(limits().val_batches) != 0 &&
-         (limits().val_every_batches != 0 || limits().val_every_seconds);
 }
 
 bool FitLoop::validation_due() const {

@@ -31,9 +31,15 @@ class FitLoop final : private StepPlan, private StepObserver {
 
  private:
   void train_to_the_end();
-  void before_zero_grad() override;
-  void before_backward(const at::Tensor& loss) override;
-  void after_backward() override;
+  void before_zero_grad() override {
+    context_.hooks.call(hooks::on_before_zero_grad);
+    optimization_.expect_gradients();
+  }
+  void before_backward(const at::Tensor& loss) override {
+    if (!optimization_.is_manual()) begin_vote({.loss = true});  // backward takes a while
+    context_.hooks.call(hooks::on_before_backward, loss);
+  }
+  void after_backward() override { context_.hooks.call(hooks::on_after_backward); }
 
   void sanity_check();
   void run_epoch();
@@ -53,18 +59,25 @@ class FitLoop final : private StepPlan, private StepObserver {
   };
   bool read_from_loader(ReadBatch& read);
   /// Returns the number, within the epoch, of the first batch of the current step.
-  std::int64_t first_of_step() const;
+  std::int64_t first_of_step() const {
+    const std::int64_t idx = micro_ ? micro_->batch_idx : context_.state.batch;
+    return idx / limits().accumulate * limits().accumulate;
+  }
   void begin_batch();
   void end_batch();
   void after_step();
   void note_skip();
   void note_skips_elsewhere(const StepResult& of_all_ranks);
   std::int64_t samples_over_ranks();
-  bool some_rank_is_empty();
+  /// Whether a rank has no sample of the last batch.
+  bool some_rank_is_empty() { return batch_.global_size < data_.train().shard().count; }
   void validate();
   void leave_validation(const StateDict& generators);
   std::optional<MetricStore::Values> run_validation(std::span<const std::int64_t> batches);
-  bool validates() const;
+  bool validates() const {
+    return !cannot_validate_ && FitLimits::total(limits().val_batches) != 0 &&
+           (limits().val_every_batches != 0 || limits().val_every_seconds);
+  }
   bool stays_finite() const { return context_.parts.options.trainer.terminate_on_nan; }
   bool validation_due() const;
   bool validation_time_is_up() const;
@@ -72,16 +85,20 @@ class FitLoop final : private StepPlan, private StepObserver {
   bool at_limit() const;
   bool done() const;
   void warn_of_nothing_left() const;
-  bool between_steps() const;
+  /// Steps are whole: nothing is stopped or saved while gradients accumulate, which then would be lost.
+  bool between_steps() const {
+    const std::int64_t batch = context_.state.batch;
+    return batch % limits().accumulate == 0 || batch == limits().train_batches;
+  }
   const FitLimits& limits() const { return data_.limits(); }
-  void vote();
+  void vote() { handle(context_.voting.vote(writes_checkpoint())); }
   void handle(const StepVote& vote);
   void begin_vote(const StepResult& result);
   bool writes_checkpoint() const { return checkpoints_ != nullptr && checkpoints_->writing(); }
   void save_if_wanted();
   void restore_position();
   void show_limits();
-  std::int64_t samples_per_step() const;
+  std::int64_t samples_per_step() const { return data_.train().global_batch_size() * limits().accumulate; }
 
   TrainContext& context_;
   FitData& data_;

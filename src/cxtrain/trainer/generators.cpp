@@ -1,7 +1,6 @@
 #include "cxtrain/trainer/generators.h"
 
 #include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 
 #include <mutex>
 #include <string>
@@ -22,6 +21,18 @@ void seed_one(at::Generator generator, std::uint64_t seed) {
 std::string name_of(std::size_t device) { return device == 0 ? "cpu" : "gpu" + std::to_string(device - 1); }
 
 }  // namespace
+
+at::Tensor generator_state(at::Device device) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_generator_state(at::Device device, const at::Tensor& state) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
 
 std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_size, std::size_t devices) {
   std::vector<std::uint64_t> seeds;
@@ -46,11 +57,7 @@ void Generators::seed_apart(std::uint64_t seed, int rank, int world_size) const 
 }
 
 void Generators::save(StateDict& state) const {
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
-    at::Generator generator = generator_of(devices_[i]);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    state.set(name_of(i), generator.get_state());
-  }
+  for (std::size_t i = 0; i < devices_.size(); ++i) state.set(name_of(i), generator_state(devices_[i]));
 }
 
 StateDict Generators::new_beginning(std::uint64_t seed, std::int64_t global_step, int rank, int world_size) {
@@ -69,13 +76,11 @@ void Generators::load(const StateDict& state) {
   }
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const at::Tensor saved = state.tensor(name_of(i));
-    at::Generator generator = generator_of(devices_[i]);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    const at::Tensor present = generator.get_state();
+    const at::Tensor present = generator_state(devices_[i]);
     if (saved.scalar_type() != present.scalar_type() || saved.sizes() != present.sizes())
       throw StateError("the saved state is damaged: the generator " + name_of(i) +
                        " is not a state of a generator");
-    generator.set_state(saved);
+    set_generator_state(devices_[i], saved);
   }
 }
 

@@ -16,6 +16,10 @@ namespace cxtrain {
 /// long as no rank has another's number. The first device's is seed + rank.
 std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_size, std::size_t devices);
 
+/// The state of the device's default generator.
+at::Tensor generator_state(at::Device device);
+void set_generator_state(at::Device device, const at::Tensor& state);
+
 /// The random generators that this rank draws from: the processor's, and those of its GPUs.
 class Generators final : public Stateful {
  public:

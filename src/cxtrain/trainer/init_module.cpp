@@ -1,6 +1,5 @@
 #include "cxtrain/trainer/init_module.h"
 
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/tensor/piece.h"
 #include "cxtrain/tensor/shapes_only.h"
+#include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/place_layers.h"
 #include "cxtrain/trainer/within_memory.h"
 
@@ -36,7 +36,7 @@ using Make = std::function<std::unique_ptr<Module>()>;
 class MakeAgain {
  public:
   /// Collective.
-  MakeAgain(const Make& make, World& world) : make_(make), random_state_(generator().get_state()) {
+  MakeAgain(const Make& make, World& world) : make_(make), random_state_(generator_state(at::kCPU)) {
     const std::size_t bytes = random_state_.nbytes();
     const std::string of_rank_0 =
         world.broadcast(std::string(static_cast<const char*>(random_state_.const_data_ptr()), bytes));
@@ -44,13 +44,11 @@ class MakeAgain {
                 static_cast<char*>(random_state_.mutable_data_ptr()));
   }
   std::unique_ptr<Module> operator()() const {
-    generator().set_state(random_state_);
+    set_generator_state(at::kCPU, random_state_);
     return make_();
   }
 
  private:
-  static at::Generator generator() { return at::globalContext().defaultGenerator(at::kCPU); }
-
   const Make& make_;
   const at::Tensor random_state_;
 };

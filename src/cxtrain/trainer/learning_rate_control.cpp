@@ -1,13 +1,11 @@
 #include "cxtrain/trainer/learning_rate_control.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <variant>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/overrides.h"
-#include "cxtrain/optim/setup_arguments.h"
 
 namespace cxtrain {
 namespace {
@@ -29,11 +27,6 @@ LearningRateControl::LearningRateControl(OptimizerSetup setup, std::string name,
       interval_(interval_of(setup_)),
       total_counts_(total_counts(limits, interval_, frequency)) {
   update();
-}
-
-void LearningRateControl::count_step() {
-  ++steps_;
-  if (interval_ == Interval::step) update();
 }
 
 void LearningRateControl::end_epoch() {
@@ -66,16 +59,11 @@ void LearningRateControl::update() {
 void LearningRateControl::set(double lr) {
   double base = learning_rate(setup_);
   // The optimizer has no group without parameters.
-  const auto first = std::find_if(setup_.groups.begin(), setup_.groups.end(),
-                                  [](const ParameterGroup& group) { return !group.parameters.empty(); });
+  const auto first = std::ranges::find_if(
+      setup_.groups, [](const ParameterGroup& group) { return !group.parameters.empty(); });
   if (first != setup_.groups.end()) base = first->lr.value_or(base);
   if (base <= 0) throw TrainingError("optimizer " + name_ + ": set_lr needs a base learning rate above 0");
   set_factor(lr / base);
-}
-
-void LearningRateControl::set_factor(double factor) {
-  factor_ = factor;
-  optimizer_.set_lr_factor(factor);
 }
 
 void LearningRateControl::save(StateDict& state) const {

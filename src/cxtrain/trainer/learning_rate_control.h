@@ -21,7 +21,10 @@ class LearningRateControl {
                       const FitLimits& limits, std::int64_t frequency);
 
   /// The optimizer has stepped.
-  void count_step();
+  void count_step() {
+    ++steps_;
+    if (interval_ == Interval::step) update();
+  }
   /// At the end of an epoch, after its validation. Throws TrainingError if the metric of a plateau schedule
   /// has not been logged. Collective.
   void end_epoch();
@@ -36,7 +39,10 @@ class LearningRateControl {
 
  private:
   void update();
-  void set_factor(double factor);
+  void set_factor(double factor) {
+    factor_ = factor;
+    optimizer_.set_lr_factor(factor);
+  }
 
   OptimizerSetup setup_;
   std::string name_;

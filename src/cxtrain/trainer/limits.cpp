@@ -1,8 +1,6 @@
 #include "cxtrain/trainer/fit_data.h"
 
 #include <algorithm>
-#include <cmath>
-#include <variant>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/image.h"
 

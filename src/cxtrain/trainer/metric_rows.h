@@ -7,7 +7,6 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/run.h"
-#include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/run_loggers.h"

@@ -4,10 +4,7 @@
 #include <ATen/ops/isfinite.h>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/values.h"

@@ -1,11 +1,10 @@
 #include "cxtrain/trainer/module.h"
 
 #include <algorithm>
-#include <string>
 #include <unordered_set>
 
-#include "cxtrain/base/error.h"
-#include "cxtrain/base/one_line.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/place_layers.h"
 
@@ -71,7 +70,7 @@ RunLoggers& Module::loggers() const {
 
 void Module::add_metric(std::string name, std::unique_ptr<Metric> metric) {
   const auto same = [&](const std::unique_ptr<Metric>& other) { return other->name() == name; };
-  if (std::any_of(metrics_.begin(), metrics_.end(), same))
+  if (std::ranges::any_of(metrics_, same))
     throw ConfigError("model", "registers two metrics `" + name + "`", "", MessageCode::bad_model);
   if (!is_one_line(name))
     throw ConfigError("model", "registers a metric whose name is not one line", "", MessageCode::bad_model);
@@ -81,9 +80,7 @@ void Module::add_metric(std::string name, std::unique_ptr<Metric> metric) {
 }
 
 std::vector<Metric*> Module::all_metrics() const {
-  std::vector<Metric*> metrics;
-  for (const std::unique_ptr<Metric>& metric : metrics_) metrics.push_back(metric.get());
-  return metrics;
+  return transformed(metrics_, [](const auto& metric) { return metric.get(); });
 }
 
 OptimizerRef& Module::optimizer(std::string_view name) const {
@@ -132,8 +129,6 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
   }
 }
 
-void Module::set_training(bool on) { train(on); }
-
 std::vector<bool> Module::training_modes() const {
   std::vector<bool> modes;
   for (const auto& module : modules(/*include_self=*/false)) modes.push_back(module->is_training());
@@ -158,8 +153,7 @@ at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
         "all_gather needs a sample on every rank in every batch: a batch of this loader has fewer samples "
         "than there are ranks, or the loader reads a stream, or the batch size is being searched; for "
         "training --data.uneven pad or drop gives every rank a sample, for evaluations "
-        "DataLoaderSpec::drop_last "
-        "leaves out the last batch");
+        "DataLoaderSpec::drop_last leaves out the last batch");
   }
   return run_->strategy()->all_gather(rows, sync_grads);
 }

@@ -270,7 +270,7 @@ class Module : public torch::nn::Module, public HyperparametersMixin, private Tr
 
   std::vector<NamedTensor> all_buffers() const override;
   void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) override;
-  void set_training(bool on) override;
+  void set_training(bool on) override { train(on); }
   std::vector<bool> training_modes() const override;
   void set_training_modes(const std::vector<bool>& modes) override;
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }

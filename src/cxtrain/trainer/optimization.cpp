@@ -3,18 +3,16 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/joined.h"
-#include "cxtrain/base/one_line.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/text.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/optim/overrides.h"
-#include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -142,7 +140,7 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
                         "leave these out, or use another optimizer", MessageCode::conflicting_options);
     }
     optimizers_.push_back(std::make_unique<TrainedOptimizer>(
-        shared_, context, setups[i], targets[i].parameters, std::move(trained[i]), limits));
+        i, shared_, context, setups[i], targets[i].parameters, std::move(trained[i]), limits));
     refs_.push_back(optimizers_.back().get());
     const std::span<const Piece> pieces = optimizers_.back()->trained().pieces();
     pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
@@ -154,20 +152,6 @@ void Optimization::begin(const MicroStep& micro, bool uneven) {
   expect_gradients();
   for (const auto& optimizer : optimizers_) optimizer->begin_batch();
   shared_.begin(micro, uneven);
-}
-
-void Optimization::expect_gradients() {
-  if (shared_.is_manual()) return;
-  for (const auto& optimizer : optimizers_) optimizer->end_step();
-}
-
-void Optimization::complete() {
-  if (shared_.is_manual()) return;
-  for (const auto& optimizer : optimizers_) optimizer->complete();
-}
-
-GradientExchange* Optimization::exchange() {
-  return shared_.is_manual() ? nullptr : &optimizers_.front()->trained().exchange();
 }
 
 bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last) {
@@ -182,10 +166,6 @@ bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, c
     trained.end_step(context_.state.global_step);
   }
   return true;
-}
-
-void Optimization::unite() {
-  for (const auto& optimizer : optimizers_) optimizer->trained().unite();
 }
 
 void Optimization::unite_state() {
@@ -251,7 +231,7 @@ void Optimization::backward(const at::Tensor& loss) {
   }
   require_trainable_loss(loss);
   for (const auto& optimizer : optimizers_) {
-    shared_.announce(*optimizer, ManualOperation::backward);
+    shared_.announce(optimizer->index(), ManualOperation::backward);
     optimizer->begin_backward();
   }
   const PhaseScope phase(Phase::backward);
@@ -261,14 +241,6 @@ void Optimization::backward(const at::Tensor& loss) {
 
 // ------------------------------------------------------------------ all optimizers
 
-void Optimization::end_epoch() {
-  for (const auto& optimizer : optimizers_) optimizer->rate().end_epoch();
-}
-
-void Optimization::hold_learning_rate() {
-  for (const auto& optimizer : optimizers_) optimizer->rate().hold();
-}
-
 std::vector<NamedTensor> Optimization::parameters() const {
   std::vector<NamedTensor> all;
   for (const auto& optimizer : optimizers_)
@@ -277,21 +249,11 @@ std::vector<NamedTensor> Optimization::parameters() const {
 }
 
 std::vector<TrainedParameters*> Optimization::trained() {
-  std::vector<TrainedParameters*> all;
-  for (const auto& optimizer : optimizers_) all.push_back(&optimizer->trained());
-  return all;
+  return transformed(optimizers_, [](const auto& optimizer) { return &optimizer->trained(); });
 }
 
 std::vector<Piece> Optimization::pieces_in_model() const {
   return cxtrain::pieces_in_model(pieces_, trainable(context_.parts.module), context_.parts.strategy);
-}
-
-void Optimization::begin_update() {
-  for (const auto& optimizer : optimizers_) optimizer->trained().begin_update();
-}
-
-void Optimization::publish() {
-  for (const auto& optimizer : optimizers_) optimizer->trained().publish();
 }
 
 void Optimization::save(StateDict& state) const {

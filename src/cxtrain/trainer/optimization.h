@@ -10,7 +10,6 @@
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/shared_step.h"
-#include "cxtrain/trainer/step_vote.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/trained_optimizer.h"
 
@@ -53,13 +52,21 @@ class Optimization final : public Stateful, public OptimizerList {
 
   /// Marks the gradients as not complete, in automatic optimization. A hook may have completed the gradients
   /// of the step before.
-  void expect_gradients();
+  void expect_gradients() {
+    if (shared_.is_manual()) return;
+    for (const auto& optimizer : optimizers_) optimizer->end_step();
+  }
   /// Completes the gradients of a step, in automatic optimization; without effect on complete ones.
   /// Collective.
-  void complete();
+  void complete() {
+    if (shared_.is_manual()) return;
+    for (const auto& optimizer : optimizers_) optimizer->complete();
+  }
   /// The exchange of the step's gradients, of all optimizers. Null in manual optimization, whose gradients
   /// travel within the module's step.
-  GradientExchange* exchange();
+  GradientExchange* exchange() {
+    return shared_.is_manual() ? nullptr : &optimizers_.front()->trained().exchange();
+  }
   /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into the step. In
   /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
   /// has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted, and every rank
@@ -67,9 +74,13 @@ class Optimization final : public Stateful, public OptimizerList {
   /// (`max_skipped_steps`). Collective.
   bool step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   /// At the end of an epoch, after its validation.
-  void end_epoch();
+  void end_epoch() {
+    for (const auto& optimizer : optimizers_) optimizer->rate().end_epoch();
+  }
 
-  void hold_learning_rate();
+  void hold_learning_rate() {
+    for (const auto& optimizer : optimizers_) optimizer->rate().hold();
+  }
 
   // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
   std::string state_key() const override { return "optimization"; }
@@ -81,10 +92,16 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The parameters of all optimizers.
   std::vector<NamedTensor> parameters() const;
   std::vector<TrainedParameters*> trained();
-  void begin_update() override;
-  void publish() override;
+  void begin_update() override {
+    for (const auto& optimizer : optimizers_) optimizer->trained().begin_update();
+  }
+  void publish() override {
+    for (const auto& optimizer : optimizers_) optimizer->trained().publish();
+  }
   /// Makes the model equal on all ranks, if they update it apart. Between two steps. Collective.
-  void unite();
+  void unite() {
+    for (const auto& optimizer : optimizers_) optimizer->trained().unite();
+  }
   /// The same for the model and the state of the optimizers. Collective.
   void unite_state();
 

@@ -6,8 +6,6 @@
 #include <ATen/ops/tensor.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <algorithm>
-
 namespace cxtrain {
 namespace {
 

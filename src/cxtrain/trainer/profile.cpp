@@ -4,9 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
-#include "cxtrain/base/text_table.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
@@ -39,16 +38,13 @@ void add(StepTimes& sum, const StepTimes& times, double weight) {
 }
 
 /// Writes times in one unit, which fits the time of a step.
-class Unit {
- public:
-  explicit Unit(double step) : milliseconds_(step >= 0.001) {}
-  const char* name() const { return milliseconds_ ? "ms" : "us"; }
-  std::string text(double seconds) const {
-    return formatted(milliseconds_ ? "%.2f" : "%.1f", seconds * (milliseconds_ ? 1e3 : 1e6));
-  }
+struct Unit {
+  bool milliseconds;  ///< else microseconds
 
- private:
-  bool milliseconds_;
+  const char* name() const { return milliseconds ? "ms" : "us"; }
+  std::string text(double seconds) const {
+    return formatted(milliseconds ? "%.2f" : "%.1f", seconds * (milliseconds ? 1e3 : 1e6));
+  }
 };
 
 std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
@@ -118,14 +114,13 @@ Profile summary_of(std::vector<RankReport> reports) {
     summary.share = seconds / seconds_of_all;
     profile.phases.push_back(std::move(summary));
   }
-  std::stable_sort(profile.phases.begin(), profile.phases.end(),
-                   [](const PhaseSummary& a, const PhaseSummary& b) { return a.share > b.share; });
+  std::ranges::stable_sort(profile.phases, std::greater{}, &PhaseSummary::share);
   profile.ranks = std::move(ranks);
   return profile;
 }
 
 std::string to_table(const Profile& profile, bool on_device) {
-  const Unit unit(profile.step.median);
+  const Unit unit{.milliseconds = profile.step.median >= 0.001};
   const bool several = profile.ranks.size() > 1;
   const std::string title =
       formatted("where the time went: %lld steps in %.2f s; %s of a step%s\n",

@@ -2,12 +2,10 @@
 
 #include <vector>
 
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/number_ranges.h"
-#include "cxtrain/base/text_table.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/device/core_share.h"
-#include "cxtrain/device/numa.h"
 
 namespace cxtrain {
 namespace {

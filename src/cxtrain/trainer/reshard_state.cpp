@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/trainer/generators.h"
@@ -36,11 +36,9 @@ void add_divided(StateDict& into, const StateDict& from) {
 
 /// Makes each tensor of the sections `kMeanOfRanks`, at any depth, the mean over all ranks.
 void take_means(StateDict& state, const std::vector<const StateDict*>& of_ranks) {
-  std::vector<std::string> names;
-  for (const auto& [name, section] : state.sections()) names.push_back(name);
-  for (const std::string& name : names) {
-    std::vector<const StateDict*> sections;
-    for (const StateDict* of_rank : of_ranks) sections.push_back(&of_rank->section(name));
+  for (const std::string& name : transformed(state.sections(), [](const auto& each) { return each.first; })) {
+    const auto sections =
+        transformed(of_ranks, [&](const StateDict* of_rank) { return &of_rank->section(name); });
     if (name != kMeanOfRanks) {
       take_means(state.make_section(name), sections);
       continue;
@@ -67,7 +65,7 @@ bool covers(const StateDict& state, const std::vector<Piece>& parameters) {
   std::map<std::string_view, std::vector<const Piece*>> saved;
   for (const Piece& piece : state.section("model").section("parameters").pieces())
     saved[piece.name].push_back(&piece);
-  return std::all_of(parameters.begin(), parameters.end(), [&](const Piece& wanted) {
+  return std::ranges::all_of(parameters, [&](const Piece& wanted) {
     std::int64_t found = 0;
     for (const Piece* piece : saved[wanted.name]) found += elements(*piece, wanted);
     return found >= wanted.range.size();
@@ -90,14 +88,13 @@ StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {
             std::to_string(manifest.world_size) + " ranks had read a part of its own, and this run has " +
             std::to_string(world.size()) + " ranks; use as many ranks, or a checkpoint of an epoch's end",
         MessageCode::model_mismatch);
-  std::vector<StateDict> metrics;
-  for (const StateDict& of_rank : saved) metrics.push_back(of_rank.section("metrics"));
+  const auto metrics =
+      transformed(saved, [](const StateDict& of_rank) { return of_rank.section("metrics"); });
 
   StateDict state = saved.front();
   for (std::size_t rank = 1; rank < saved.size(); ++rank) add_divided(state, saved[rank]);
-  std::vector<const StateDict*> strategies;
-  for (const StateDict& of_rank : saved) strategies.push_back(&of_rank.section("strategy"));
-  take_means(state.make_section("strategy"), strategies);
+  take_means(state.make_section("strategy"),
+             transformed(saved, [](const StateDict& of_rank) { return &of_rank.section("strategy"); }));
   state.make_section("metrics") = MetricStore::for_other_ranks(metrics, world.rank());
   state.make_section("generators") =
       Generators::new_beginning(manifest.seed, manifest.global_step, world.rank(), world.size());

@@ -11,7 +11,6 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
-#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
@@ -220,8 +219,7 @@ void require_same_model(const CheckpointReader& checkpoint, const Trainable& mod
     throw CheckpointError(
         "the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
             "; repeat the --model options of that run, or start a new run from its weights: "
-            "--model.weights, with "
-            "--model.weights_strict false if only some fit",
+            "--model.weights, with --model.weights_strict false if only some fit",
         MessageCode::model_mismatch);
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();

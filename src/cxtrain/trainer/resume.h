@@ -6,7 +6,6 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
-#include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/strategy/trainable.h"

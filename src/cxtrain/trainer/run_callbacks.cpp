@@ -7,11 +7,10 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/ema.h"
-#include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/outside_requests.h"
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/stragglers.h"
-#include "cxtrain/callbacks/wall_time.h"
-#include "cxtrain/cluster/job_end.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 
@@ -45,7 +44,7 @@ void add_callbacks_of_fit(TrainContext& context) {
 /// In a validation the model has the average of one callback.
 void require_one_average(const std::vector<Callback*>& callbacks) {
   const auto is_average = [](Callback* callback) { return dynamic_cast<Ema*>(callback) != nullptr; };
-  if (std::count_if(callbacks.begin(), callbacks.end(), is_average) < 2) return;
+  if (std::ranges::count_if(callbacks, is_average) < 2) return;
   throw ConfigError("callbacks.ema",
                     "two callbacks average the parameters, and a validation can use one of them", "keep one",
                     MessageCode::conflicting_options);

@@ -4,23 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/hyperparameters.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/config/signal_number.h"
-#include "cxtrain/device/open_file_count.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/memory/malloc_tuning.h"
-#include "cxtrain/report/model_summary.h"
-#include "cxtrain/report/run_files.h"
 #include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
@@ -86,13 +81,6 @@ void record_places(World& world, const Plan& plan) {
 }
 
 // The content of run.json.
-
-/// Fills in the memory that this rank has used. `devices`: this rank's.
-void add_memory(RunSummary& summary, std::span<const at::Device> devices) {
-  summary.peak_memory_bytes = peak_resident_bytes();
-  summary.pss_bytes = proportional_bytes();
-  summary.peak_device_memory_bytes = peak_device_bytes(devices);
-}
 
 /// Fills in the position, the metrics and the speed of a run. `fit`: the fit before, for a call that does not
 /// train; null for a run that may train. Talks to no other rank.
@@ -330,7 +318,9 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.world_size = inputs_.world.size();
   summary.strategy = inputs_.plan.strategy;
   summary.precision = precision_.name;
-  add_memory(summary, strategy_context_.devices);
+  summary.peak_memory_bytes = peak_resident_bytes();
+  summary.pss_bytes = proportional_bytes();
+  summary.peak_device_memory_bytes = peak_device_bytes(strategy_context_.devices);
   if (context_) add_progress(summary, *context_, continues_ ? &state_.fitted_summary : nullptr);
   return summary;
 }

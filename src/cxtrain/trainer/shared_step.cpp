@@ -1,14 +1,10 @@
 #include "cxtrain/trainer/shared_step.h"
 
-#include <algorithm>
 #include <string>
-#include <utility>
 
 #include "cxtrain/base/each_field.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/exchange.h"
-#include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/trained_optimizer.h"
 
 namespace cxtrain {
@@ -44,7 +40,7 @@ void SharedStep::begin(const MicroStep& micro, bool uneven) {
 }
 
 void SharedStep::end() {
-  if (announces_ && micro_->batch.size > 0) announce(0, ManualOperation::end, 0);
+  announce(0, ManualOperation::end);
   announces_ = false;
   micro_ = nullptr;
 }
@@ -69,18 +65,12 @@ void SharedStep::begin_manual(const TrainedOptimizer& optimizer, ManualOperation
                         "`: zero_grad() and step() do not know accumulate_grad_batches, which is " +
                         std::to_string(accumulate_) + "; use minimize(), or accumulate in training_step");
   }
-  announce(optimizer, operation);
-}
-
-void SharedStep::announce(const TrainedOptimizer& optimizer, ManualOperation operation, double limit) {
-  if (!announces_ || micro().batch.size == 0) return;
-  std::size_t place = 0;
-  while (optimizers_.at(place).get() != &optimizer) ++place;
-  announce(place, operation, limit);
+  announce(optimizer.index(), operation);
 }
 
 /// Rank 0 has samples of every batch.
 void SharedStep::announce(std::size_t optimizer, ManualOperation operation, double limit) {
+  if (!announces_ || micro().batch.size == 0) return;
   const Announcement own{static_cast<int>(operation), optimizer, limit};
   if (broadcast_value(context_.parts.world, own) == own) return;
   throw TrainingError(
@@ -107,7 +97,5 @@ std::vector<at::Tensor> SharedStep::trained_by_others(const TrainedOptimizer& op
   }
   return others;
 }
-
-bool SharedStep::take_updated() { return std::exchange(updated_, false); }
 
 }  // namespace cxtrain

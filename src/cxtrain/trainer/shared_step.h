@@ -11,7 +11,6 @@
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/step.h"
-#include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
@@ -71,18 +70,18 @@ class SharedStep {
   /// Begins an operation of manual optimization. Throws TrainingError if the model is in automatic
   /// optimization, outside of a micro-batch, or accumulates gradients by itself.
   void begin_manual(const TrainedOptimizer& optimizer, ManualOperation operation);
-  /// If a rank without a sample follows, announces the operation to the rank. `limit`: of a clip.
-  void announce(const TrainedOptimizer& optimizer, ManualOperation operation, double limit = 0);
+  /// If a rank without a sample follows, announces the operation to the rank. `optimizer`: its index.
+  /// `limit`: of a clip.
+  void announce(std::size_t optimizer, ManualOperation operation, double limit = 0);
   bool accumulates() const { return accumulate_ > 1; }
   /// Parameters of the other optimizers that require a gradient.
   std::vector<at::Tensor> trained_by_others(const TrainedOptimizer& optimizer) const;
 
   void note_update() { updated_ = true; }
   /// Returns whether an optimizer has updated its parameters since the last call.
-  bool take_updated();
+  bool take_updated() { return std::exchange(updated_, false); }
 
  private:
-  void announce(std::size_t optimizer, ManualOperation operation, double limit);
   void follow();
 
   TrainContext& context_;

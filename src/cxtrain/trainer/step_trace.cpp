@@ -9,14 +9,13 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
-#include "cxtrain/base/readable_bytes.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/cluster/clock_offset.h"
 #include "cxtrain/cluster/exchange.h"
 #include "cxtrain/cluster/world.h"
@@ -130,14 +129,6 @@ void StepTrace::on_train_start(Run& run) {
   window_ = trace_window(run.global_step(), steps_);
   const auto now = static_cast<std::int64_t>(seconds_since_1970() * 1e9);
   origin_ = broadcast_value(run.world(), now);
-}
-
-void StepTrace::on_train_batch_start(Run& run, const Batch&, std::int64_t) {
-  if (!running_ && !stopped_ && run.global_step() >= window_.first) start(run);
-}
-
-void StepTrace::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
-  if (running_ && run.global_step() >= window_.end) stop(run);
 }
 
 void StepTrace::start(Run& run) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/comm/between_nodes/travel_log.h"
@@ -30,9 +29,12 @@ class StepTrace final : public Callback {
   StepTrace& operator=(const StepTrace&) = delete;
 
   void on_train_start(Run& run) override;
-  void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
-                          std::int64_t batch_idx) override;
+  void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
+    if (!running_ && !stopped_ && run.global_step() >= window_.first) start(run);
+  }
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+    if (running_ && run.global_step() >= window_.end) stop(run);
+  }
 
   /// Puts the trace of all ranks into the run's folder. Collective; after the training, or when all ranks
   /// have left it.

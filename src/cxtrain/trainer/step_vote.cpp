@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/reduce/step_flags.h"
 
 namespace cxtrain {
 namespace {

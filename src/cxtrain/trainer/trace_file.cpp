@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/base/error.h"
-#include "cxtrain/base/formatted.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {

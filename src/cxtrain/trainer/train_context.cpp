@@ -39,15 +39,6 @@ std::string TrainContext::model_name() const {
   return name.empty() ? class_name(typeid(parts.module)) : name;
 }
 
-void TrainContext::leave_if_asked(bool saves_state) {
-  const StepVote vote = voting.vote();
-  if (saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*is_saved=*/false);
-}
-
-Interrupted TrainContext::ending(const StepVote& vote, bool is_saved) const {
-  return ending_of(vote, requests, std::string(word_of(parts.options.trainer.requeue_signal)), is_saved);
-}
-
 double TrainContext::training_seconds() const {
   const bool trains = training_clock.running() || state.batch > 0 || state.epoch > 0;
   return trains ? training_clock.seconds_trained() : training_clock.seconds_since_start();
@@ -110,10 +101,6 @@ void TrainContext::load_place(const StateDict& place) {
   training_clock.set_seconds_trained(trained);
   if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
   if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");
-}
-
-std::string TrainContext::where() const {
-  return "epoch " + std::to_string(state.epoch) + ", step " + std::to_string(state.global_step);
 }
 
 }  // namespace cxtrain

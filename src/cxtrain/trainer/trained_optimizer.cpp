@@ -40,10 +40,11 @@ at::Tensor mean_over_ranks(const at::Tensor& own, World& world) {
 
 }  // namespace
 
-TrainedOptimizer::TrainedOptimizer(SharedStep& shared, TrainContext& context, const NamedOptimizer& entry,
-                                   std::vector<NamedTensor> parameters,
+TrainedOptimizer::TrainedOptimizer(std::size_t index, SharedStep& shared, TrainContext& context,
+                                   const NamedOptimizer& entry, std::vector<NamedTensor> parameters,
                                    std::unique_ptr<TrainedParameters> trained, const FitLimits& limits)
-    : shared_(shared),
+    : index_(index),
+      shared_(shared),
       context_(context),
       name_(entry.name.empty() ? torch_name_of(entry.setup.optimizer) : entry.name),
       frequency_(entry.frequency),
@@ -88,7 +89,7 @@ void TrainedOptimizer::minimize(const std::function<at::Tensor()>& loss) {
   const AutocastPause pause(context_.parts.device.type());
   backward(value);
   if (shared_.micro().last) {
-    shared_.announce(*this, ManualOperation::step);
+    shared_.announce(index_, ManualOperation::step);
     update();
   }
   recompute_ = nullptr;
@@ -137,8 +138,6 @@ void TrainedOptimizer::follow(ManualOperation operation, double limit) {
   recompute_ = nullptr;
 }
 
-Toggle TrainedOptimizer::toggle() { return Toggle(shared_.trained_by_others(*this)); }
-
 void TrainedOptimizer::zero_gradients() {
   const SharedStep::OnAllRanks together(shared_);
   shared_.micro().observer.before_zero_grad();
@@ -170,15 +169,6 @@ void TrainedOptimizer::unscale() {
   scaler.unscale(trained_->held_gradients(), found_inf_);
   trained_->agree_on_overflow(found_inf_);
   scaler.note(found_inf_);
-}
-
-void TrainedOptimizer::check_overflow() {
-  if (skipped_steps_.too_many(found_inf())) end_for_overflow();
-}
-
-/// In automatic optimization, whose optimizers have one loss, an overflow skips the steps of all.
-const at::Tensor& TrainedOptimizer::found_inf() {
-  return shared_.is_manual() ? found_inf_ : shared_.scaler()->noted();
 }
 
 void TrainedOptimizer::begin_backward() {
@@ -233,8 +223,7 @@ void TrainedOptimizer::update() {
 void TrainedOptimizer::end_for_overflow() {
   const std::vector<double> largest =
       AsyncScalars(trained_->gradient_norms(std::numeric_limits<double>::infinity())).wait();
-  const auto overflow =
-      std::find_if(largest.begin(), largest.end(), [](double norm) { return !std::isfinite(norm); });
+  const auto overflow = std::ranges::find_if(largest, [](double norm) { return !std::isfinite(norm); });
   // Nodes that train apart have gradients of their own.
   const std::int64_t place =
       context_.parts.world.max(overflow == largest.end() ? -1 : overflow - largest.begin());
@@ -265,7 +254,7 @@ void TrainedOptimizer::log_gradient_norms() {
 std::span<const at::Tensor> TrainedOptimizer::gradients() {
   if (!complete_) {
     require_whole_step();
-    shared_.announce(*this, ManualOperation::gradients);
+    shared_.announce(index_, ManualOperation::gradients);
   }
   complete();
   return trained_->held_gradients();
@@ -284,7 +273,7 @@ void TrainedOptimizer::require_whole_step() const {
 void TrainedOptimizer::clip(double limit, GradientClipAlgorithm algorithm) {
   const bool by_value = algorithm == GradientClipAlgorithm::value;
   if (!complete_) require_whole_step();
-  shared_.announce(*this, by_value ? ManualOperation::clip_by_value : ManualOperation::clip_by_norm, limit);
+  shared_.announce(index_, by_value ? ManualOperation::clip_by_value : ManualOperation::clip_by_norm, limit);
   clip_gradients(limit, algorithm);
 }
 

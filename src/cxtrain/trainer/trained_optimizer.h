@@ -21,12 +21,14 @@ namespace cxtrain {
 /// One optimizer of a fit with its parameters and its schedule. Nothing here waits for the device.
 class TrainedOptimizer final : public OptimizerRef {
  public:
-  /// `shared`: what the optimizers of the fit share. `parameters`: what the optimizer trains. `trained`: what
-  /// the strategy has prepared for them. Talks to no other rank. Throws ConfigError.
-  TrainedOptimizer(SharedStep& shared, TrainContext& context, const NamedOptimizer& entry,
+  /// `index`: among the optimizers of the fit. `shared`: what the optimizers of the fit share. `parameters`:
+  /// what the optimizer trains. `trained`: what the strategy has prepared for them. Talks to no other rank.
+  /// Throws ConfigError.
+  TrainedOptimizer(std::size_t index, SharedStep& shared, TrainContext& context, const NamedOptimizer& entry,
                    std::vector<NamedTensor> parameters, std::unique_ptr<TrainedParameters> trained,
                    const FitLimits& limits);
 
+  std::size_t index() const { return index_; }
   const std::string& name() const override { return name_; }
   /// Averages the gradients over the ranks; in manual optimization, removes the loss scale, too. Has no
   /// effect on complete gradients. Collective.
@@ -34,7 +36,9 @@ class TrainedOptimizer final : public OptimizerRef {
   /// Removes the loss scale from the gradients, and agrees with the other ranks on an overflow. Collective.
   void unscale();
   /// Throws an AgreedError if too many steps in a row were skipped. Called once a step, after `unscale`.
-  void check_overflow();
+  void check_overflow() {
+    if (skipped_steps_.too_many(found_inf())) end_for_overflow();
+  }
   /// Begins a micro-batch.
   void begin_batch() { minimized_ = false; }
   /// The next step has gradients of its own.
@@ -64,7 +68,7 @@ class TrainedOptimizer final : public OptimizerRef {
   void minimize(const std::function<at::Tensor()>& loss) override;
   void zero_grad() override;
   void step() override;
-  Toggle toggle() override;
+  Toggle toggle() override { return Toggle(shared_.trained_by_others(*this)); }
   std::vector<LearningRate> learning_rates() const override;
   void set_lr(double lr) override { rate_.set(lr); }
   std::span<const at::Tensor> gradients() override;
@@ -75,10 +79,12 @@ class TrainedOptimizer final : public OptimizerRef {
   void backward(const at::Tensor& loss);
   void update();
   void end_for_overflow();
-  const at::Tensor& found_inf();
+  /// In automatic optimization, whose optimizers have one loss, an overflow skips the steps of all.
+  const at::Tensor& found_inf() { return shared_.is_manual() ? found_inf_ : shared_.scaler()->noted(); }
   void require_whole_step() const;
   void log_gradient_norms();
 
+  const std::size_t index_;
   SharedStep& shared_;
   TrainContext& context_;
   std::string name_;

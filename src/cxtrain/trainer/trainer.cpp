@@ -3,23 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/base/joined.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/cluster/end_job.h"
-#include "cxtrain/cluster/world.h"
-#include "cxtrain/config/plan.h"
 #include "cxtrain/config/presets.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/data/data_loader.h"
@@ -33,12 +25,10 @@
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit.h"
-#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/init_module.h"
 #include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/run_loaders.h"
 #include "cxtrain/trainer/session.h"
-#include "cxtrain/trainer/set_thread_counts.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/within_memory.h"
@@ -77,67 +67,59 @@ void call_data(const DataOptions& options, const std::function<void()>& method) 
   }
 }
 
-/// The loaders of a stage's data, and the batches that the options leave of each. Throws ConfigError, on all
-/// ranks, if the stage has no data.
-struct StageData {
-  StageData(Session& session, DataModule& data, Stage stage);
+/// Where an evaluation or a prediction gets its data from.
+struct DataOfStage {
+  Stage stage;
+  Loaders (DataModule::*loaders)();
+  BatchLimit TrainerOptions::*limit;
+  const char *option, *samples;
+};
+constexpr DataOfStage kDataOfStages[] = {
+    {Stage::validate, &DataModule::val_dataloader, &TrainerOptions::limit_val_batches, "limit_val_batches",
+     "validation samples"},
+    {Stage::test, &DataModule::test_dataloader, &TrainerOptions::limit_test_batches, "limit_test_batches",
+     "test samples"},
+    {Stage::predict, &DataModule::predict_dataloader, &TrainerOptions::limit_predict_batches,
+     "limit_predict_batches", "samples to predict"}};
 
+/// The loaders of the stage, and the batches that the options leave of each.
+struct StageData {
   std::vector<std::unique_ptr<DataLoader>> loaders;
   std::vector<std::int64_t> batches;
 };
 
-Loaders loaders_of(DataModule& data, Stage stage) {
-  if (stage == Stage::validate) return data.val_dataloader();
-  return stage == Stage::test ? data.test_dataloader() : data.predict_dataloader();
-}
-
-struct LimitOfStage {
-  const BatchLimit& limit;
-  const char* option;
-  const char* samples;
-};
-
-LimitOfStage limit_of(const TrainerOptions& options, Stage stage) {
-  if (stage == Stage::validate) return {options.limit_val_batches, "limit_val_batches", "validation samples"};
-  if (stage == Stage::test) return {options.limit_test_batches, "limit_test_batches", "test samples"};
-  return {options.limit_predict_batches, "limit_predict_batches", "samples to predict"};
-}
-
-StageData::StageData(Session& session, DataModule& data, Stage stage) {
-  World& world = session.context().parts.world;
-  const LimitOfStage limit = limit_of(session.context().parts.options.trainer, stage);
+/// Throws ConfigError, on all ranks, if the stage has no data. Collective.
+StageData open_stage(const TrainContext& context) {
+  World& world = context.parts.world;
+  const DataOfStage& stage = *std::ranges::find(kDataOfStages, context.progress.stage, &DataOfStage::stage);
+  StageData data;
   std::string own;
   run_agreed(world, [&] {
-    loaders = RunLoaders(session.context()).evaluation(loaders_of(data, stage), stage);
-    if (loaders.empty())
-      throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
-    own = joined(loaders, ", ", [&](const auto& loader) { return describe_length(*loader, world); });
+    data.loaders = evaluation_loaders(context, (context.parts.data.*stage.loaders)(), stage.stage);
+    if (data.loaders.empty())
+      throw ConfigError("data", std::string("has no ") + stage.samples, "", MessageCode::no_data);
+    own = joined(data.loaders, ", ", [&](const auto& loader) { return describe_length(*loader, world); });
   });
   require_same_data(world, own);
   run_agreed(world, [&] {
-    for (const auto& loader : loaders)
-      batches.push_back(limited_batches(limit.limit, limit.option, loader->num_batches()));
+    for (const auto& loader : data.loaders)
+      data.batches.push_back(
+          limited_batches(context.parts.options.trainer.*stage.limit, stage.option, loader->num_batches()));
   });
+  return data;
 }
 
 /// A validation or a test. Logs the metrics. Collective.
-void evaluate_stage(Session& session, DataModule& data_module, EvaluationStage stage) {
+void evaluate_stage(Session& session) {
   TrainContext& context = session.context();
-  const bool tests = stage == EvaluationStage::test;
-  const StageData data(session, data_module, tests ? Stage::test : Stage::validate);
-  const auto values = evaluate(context, stage, data.loaders, data.batches, /*saves_state=*/false);
+  const bool tests = context.progress.stage == Stage::test;
+  const StageData data = open_stage(context);
+  const auto values = evaluate(context, tests ? EvaluationStage::test : EvaluationStage::validate,
+                               data.loaders, data.batches, /*saves_state=*/false);
   run_agreed(context.parts.world, [&] {
     if (!values) throw StepNotDefined(tests ? "test" : "validate", tests ? "test_step" : "validation_step");
   });
   context.rows.log(*values);
-}
-
-/// A prediction. Writes the outputs of this rank's shard to `predictions`, with an entry for each loader, and
-/// to the run's folder. Collective.
-void predict_stage(Session& session, DataModule& data_module, std::vector<Predictions>& predictions) {
-  const StageData data(session, data_module, Stage::predict);
-  predictions = predict(session.context(), data.loaders, data.batches);
-  session.folder().write_predictions(predictions);
 }
 
 }  // namespace
@@ -208,8 +190,7 @@ std::string Trainer::where() const {
   return state_->running != nullptr ? state_->running->where() : state_->failed_at;
 }
 
-template <class Work>
-RunSummary Trainer::run(const Call& call, Work work) {
+RunSummary Trainer::run(const Call& call, std::function<void(Session&)> work) {
   refuse_after_signal(call.stage);
   require_own_parts(call.module);
   load_weights_once(call.module);
@@ -223,14 +204,14 @@ RunSummary Trainer::run(const Call& call, Work work) {
                   call.module, call.data, call.stage);
   // Ends before the session, and stands until an error has been reported: what it has on a device may have
   // failed.
-  std::optional<Work> in_session(std::move(work));
+  std::function<void(Session&)> in_session = std::move(work);
   try {
     session.open();
-    (*in_session)(session);
-    in_session.reset();
+    in_session(session);
+    in_session = nullptr;
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
-    in_session.reset();
+    in_session = nullptr;
     last_summary_ = session.stop(signal);
   } catch (const std::exception& error) {
     fail(session, error);
@@ -324,40 +305,36 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from
 RunSummary Trainer::run_fit(Module& module, DataModule& data, std::optional<LoadedCheckpoint> from) {
   const Call call{Stage::fit, module, data,
                   from && from->chosen.in_place ? from->chosen.log_dir : std::string()};
-  return run(
-      call, [&module, &data, from = std::move(from), fit = std::unique_ptr<Fit>()](Session& session) mutable {
-        fit = std::make_unique<Fit>(session, module, data, std::move(from));
-        fit->run();
-      });
+  return run(call, make_fit(std::move(from)));
 }
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
   LrFinderResult result;
-  run({Stage::tune, module, data},
-      [&](Session& session) { result = Tuner(session, module, data).lr_find(sweep); });
+  run({Stage::tune, module, data}, [&](Session& session) { result = cxtrain::lr_find(session, sweep); });
   return result;
 }
 
 std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
   std::int64_t found = 0;
   run({Stage::tune, module, data},
-      [&](Session& session) { found = Tuner(session, module, data).scale_batch_size(search); });
+      [&](Session& session) { found = cxtrain::scale_batch_size(session, search); });
   return found;
 }
 
 RunSummary Trainer::validate(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run({Stage::validate, module, data, {}, args},
-             [&data](Session& session) { evaluate_stage(session, data, EvaluationStage::validate); });
+  return run({Stage::validate, module, data, {}, args}, evaluate_stage);
 }
 
 RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run({Stage::test, module, data, {}, args},
-             [&data](Session& session) { evaluate_stage(session, data, EvaluationStage::test); });
+  return run({Stage::test, module, data, {}, args}, evaluate_stage);
 }
 
 RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return run({Stage::predict, module, data, {}, args},
-             [&](Session& session) { predict_stage(session, data, predictions_); });
+  return run({Stage::predict, module, data, {}, args}, [this](Session& session) {
+    const StageData of_stage = open_stage(session.context());
+    predictions_ = cxtrain::predict(session.context(), of_stage.loaders, of_stage.batches);
+    session.folder().write_predictions(predictions_);
+  });
 }
 
 const Predictions& Trainer::predictions(std::size_t dataloader_idx) const {

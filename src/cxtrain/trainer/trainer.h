@@ -219,8 +219,7 @@ class Trainer {
   };
   /// Sets the data up, opens a session, calls `work` with it, and closes the session on every path. What
   /// `work` owns ends before the session.
-  template <class Work>
-  RunSummary run(const Call& call, Work work);
+  RunSummary run(const Call& call, std::function<void(Session&)> work);
   /// `from`: the training to resume; absent: a new one.
   RunSummary run_fit(Module& module, DataModule& data, std::optional<LoadedCheckpoint> from);
   /// Gives the model the values of the checkpoint in the call or the options, if there is one.

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <sstream>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/transformed.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
 namespace {
@@ -24,9 +22,7 @@ std::string to_digits(const std::vector<bool>& flags) {
 }
 
 std::vector<std::string> callback_keys(const TrainContext& context) {
-  std::vector<std::string> keys;
-  for (const auto& callback : context.hooks.callbacks()) keys.push_back(callback->state_key());
-  return distinct_keys(std::move(keys));
+  return distinct_keys(transformed(context.hooks.callbacks(), &Callback::state_key));
 }
 
 void load_callbacks(const StateDict& state, TrainContext& context) {
@@ -35,7 +31,7 @@ void load_callbacks(const StateDict& state, TrainContext& context) {
     // Those that the program adds by itself, as its progress bar, come and go with --quiet or the number of
     // ranks.
     const bool of_program = key.starts_with("cxtrain::");
-    if (of_program || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    if (of_program || std::ranges::find(keys, key) != keys.end()) continue;
     log_warning("the saved state has something for a callback " + key +
                 ", which this run does not have; it is left out");
   }
@@ -76,9 +72,8 @@ class TrainingState::Model final : public Stateful {
       const bool trains = !frozen.contains(parameter.name);
       if (parameter.tensor.requires_grad() != trains) parameter.tensor.set_requires_grad(trains);
     }
-    const std::string& digits = state.text("training_modes");
-    std::vector<bool> modes;
-    for (const char digit : digits) modes.push_back(digit == '1');
+    const std::vector<bool> modes =
+        transformed(state.text("training_modes"), [](char digit) { return digit == '1'; });
     if (modes.size() != module_.training_modes().size())
       throw StateError("the saved state belongs to another model: it has " + std::to_string(modes.size()) +
                            " modules, this one " + std::to_string(module_.training_modes().size()),
@@ -106,10 +101,8 @@ class TrainingState::Model final : public Stateful {
   Optimization& optimization_;
 };
 
-TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& loaders,
-                             Optimization& optimization)
+TrainingState::TrainingState(TrainContext& context, FitData& loaders, Optimization& optimization)
     : context_(context),
-      data_(data),
       optimization_(optimization),
       model_(std::make_unique<Model>(trainable(context.parts.module), optimization)),
       parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
@@ -129,7 +122,7 @@ StateDict TrainingState::save() const {
     context_.hooks.callbacks()[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
   context_.rows.loggers.on_save_checkpoint(state.make_section(kLoggers));
   context_.parts.module.on_save_checkpoint(state.make_section(kModule));
-  data_.on_save_checkpoint(state.make_section(kData));
+  context_.parts.data.on_save_checkpoint(state.make_section(kData));
   return state;
 }
 
@@ -166,10 +159,10 @@ void TrainingState::reapply_loaded_state() {
   loaded_.reset();
 }
 
-void load_place_and_data(const StateDict& state, TrainContext& context, DataModule& data) {
+void load_place_and_data(const StateDict& state, TrainContext& context) {
   run_agreed(context.parts.world, [&] {
     context.load_place(state.section(kLoop));
-    data.on_load_checkpoint(state.section(kData));
+    context.parts.data.on_load_checkpoint(state.section(kData));
   });
 }
 

@@ -21,7 +21,7 @@ namespace cxtrain {
 class TrainingState {
  public:
   /// All outlive it; the run has its callbacks.
-  TrainingState(TrainContext& context, DataModule& data, FitData& loaders, Optimization& optimization);
+  TrainingState(TrainContext& context, FitData& loaders, Optimization& optimization);
   ~TrainingState();
 
   /// Between two steps, on every rank. Tensors are the training's own.
@@ -46,7 +46,6 @@ class TrainingState {
   };
 
   TrainContext& context_;
-  DataModule& data_;
   Optimization& optimization_;
   std::unique_ptr<Model> model_;
   std::vector<Stateful*> parts_;  ///< the model first
@@ -55,6 +54,6 @@ class TrainingState {
 
 /// The part of it that decides which data a fit reads, and so comes first: the loop's place, and what the
 /// data module remembers. Throws StateError, on all ranks alike. Collective.
-void load_place_and_data(const StateDict& state, TrainContext& context, DataModule& data);
+void load_place_and_data(const StateDict& state, TrainContext& context);
 
 }  // namespace cxtrain

@@ -28,7 +28,6 @@
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/model_snapshot.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/run_loaders.h"
 
 namespace cxtrain {
 namespace {
@@ -90,13 +89,13 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
 /// Trains with the sweep, from the model as it is, and puts the model back. Ranks see the same losses and so
 /// come to the same result. Groups with a learning rate of their own keep their ratio to the others. The
 /// state of the session's run stays as it is. Collective.
-LrFinderResult find_learning_rate(Session& session, DataModule& data, NamedOptimizer swept,
-                                  const LrSweep& sweep) {
+LrFinderResult find_learning_rate(Session& session, NamedOptimizer swept, const LrSweep& sweep) {
   const TrainContext::Parts& parts = session.context().parts;
   const Options options = trial_options(parts.options, sweep);
   TrainContext context({parts.world, options, parts.plan, parts.module, parts.data, parts.strategy,
                         parts.device, parts.generators, parts.input_dtype, parts.files});
   context.state.seed = options.seed.value_or(0);
+  context.tuned = session.context().tuned;
   LrFinderResult result;
   context.hooks.add(std::make_unique<SweepRecorder>(result, sweep));
 
@@ -104,7 +103,7 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, NamedOptim
   swept.setup = with_learning_rate(std::move(swept.setup), sweep.min_lr);
   swept.setup.interval = Interval::step;
   swept.setup.schedule = ExponentialSchedule{.gamma = growth_of(sweep)};
-  FitData loaders(parts.world, RunLoaders(session.context()), data, options.trainer, std::nullopt);
+  FitData loaders(context, /*model_max_epochs=*/std::nullopt);
   const auto optimization = session.make_optimization(context, {std::move(swept)}, loaders.limits());
   const ModelSnapshot snapshot(parts, *optimization);
   // Attaches the model to its session again, before the sweep's context ends.
@@ -146,30 +145,30 @@ std::string LrFinderResult::to_csv() const {
   return text;
 }
 
-Tuner::Tuner(Session& session, Module& module, DataModule& data)
-    : session_(session), context_(session.context()), module_(module), data_(data) {}
-
-LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
+LrFinderResult lr_find(Session& session, const LrSweep& sweep) {
+  const TrainContext& context = session.context();
+  Module& module = context.parts.module;
   std::optional<NamedOptimizer> swept;
-  run_agreed(context_.parts.world, [&] {
-    const std::vector<NamedOptimizer> setups = optimizer_setups(module_, context_.parts.options);
-    if (setups.size() > 1 || !module_.automatic_optimization) {
+  run_agreed(context.parts.world, [&] {
+    const std::vector<NamedOptimizer> setups = optimizer_setups(module, context.parts.options);
+    if (setups.size() > 1 || !module.automatic_optimization) {
       throw ConfigError("trainer.auto_lr_find", "needs a model with one optimizer and automatic optimization",
                         "leave the option out", MessageCode::conflicting_options);
     }
     swept = setups.front();
   });
-  LrFinderResult result = find_learning_rate(session_, data_, *std::move(swept), sweep);
-  session_.folder().write("lr_find.csv", result.to_csv());
+  LrFinderResult result = find_learning_rate(session, *std::move(swept), sweep);
+  session.folder().write("lr_find.csv", result.to_csv());
   return result;
 }
 
-std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
-  World& world = context_.parts.world;
+std::int64_t scale_batch_size(Session& session, const BatchSizeSearch& search) {
+  TrainContext& context = session.context();
+  World& world = context.parts.world;
   std::vector<NamedOptimizer> setups;
   run_agreed(world, [&] {
-    const bool sync_batchnorm = session_.plan().sync_batchnorm;
-    if (world.size() > 1 && (sync_batchnorm || !context_.parts.strategy.ranks_keep_whole_models())) {
+    const bool sync_batchnorm = session.plan().sync_batchnorm;
+    if (world.size() > 1 && (sync_batchnorm || !context.parts.strategy.ranks_keep_whole_models())) {
       throw ConfigError("trainer.auto_scale_batch_size",
                         std::string("a rank that runs out of memory would leave the other ranks waiting ") +
                             (sync_batchnorm ? "in their batch norms" : "for parts of the model"),
@@ -178,34 +177,33 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
                             : "give the size as --data.batch_size",
                         MessageCode::out_of_memory);
     }
-    setups = optimizer_setups(module_, context_.parts.options, context_.tuned.lr);
+    setups = optimizer_setups(context.parts.module, context.parts.options, context.tuned.lr);
   });
-  const FitLimits limits =
-      FitData(world, RunLoaders(context_), data_, context_.parts.options.trainer, std::nullopt).limits();
-  const Loaders loaders = data_.train_dataloader();
+  const FitLimits limits = FitData(context, /*model_max_epochs=*/std::nullopt).limits();
+  const Loaders loaders = context.parts.data.train_dataloader();
   // Its state takes memory from the first step on.
-  const auto optimization = session_.make_optimization(context_, setups, limits);
+  const auto optimization = session.make_optimization(context, setups, limits);
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();  // of the smallest dataset
   for (const DataLoaderSpec& spec : loaders.specs())
     samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
   const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
-  return find_batch_size(context_, *optimization, loaders, most, search);
+  return find_batch_size(context, *optimization, loaders, most, search);
 }
 
-void Tuner::tune() {
-  const TrainerOptions& wanted = context_.parts.options.trainer;
+void tune(Session& session) {
+  TrainContext& context = session.context();
+  const TrainerOptions& wanted = context.parts.options.trainer;
   if (wanted.auto_scale_batch_size) {
-    context_.tuned.batch_size = scale_batch_size({.mode = *wanted.auto_scale_batch_size});
+    context.tuned.batch_size = scale_batch_size(session, {.mode = *wanted.auto_scale_batch_size});
     log_info("auto_scale_batch_size: training with --data.batch_size " +
-             std::to_string(*context_.tuned.batch_size));
+             std::to_string(*context.tuned.batch_size));
   }
   if (!wanted.auto_lr_find) return;
-  context_.tuned.lr = lr_find({}).suggestion();
-  if (context_.tuned.lr) {
-    log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*context_.tuned.lr) +
+  context.tuned.lr = lr_find(session, {}).suggestion();
+  if (context.tuned.lr) {
+    log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*context.tuned.lr) +
              " (lr_find.csv has the curve)");
-    if (context_.parts.world.is_root())
-      log_event({.event = RunEvent::Kind::lr_found, .lr = context_.tuned.lr});
+    if (context.parts.world.is_root()) log_event({.event = RunEvent::Kind::lr_found, .lr = context.tuned.lr});
   } else {
     log_warning("auto_lr_find: too few finite losses to suggest a learning rate; the model's own is kept");
   }

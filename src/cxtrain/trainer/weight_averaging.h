@@ -38,9 +38,8 @@ class StochasticWeightAveraging final : public Callback {
       : context_(context),
         data_(data),
         optimization_(optimization),
-        first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
-    for (const Piece& piece : optimization.pieces()) parameters_.push_back(piece.values.detach());
-  }
+        first_epoch_(first_averaged_epoch(data.limits().max_epochs)),
+        parameters_(values_of(optimization.pieces())) {}
 
   void on_train_epoch_end(Run& view) override {
     if (view.current_epoch() < first_epoch_ || !view.progress().epoch_is_complete) return;

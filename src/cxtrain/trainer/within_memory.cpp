@@ -9,9 +9,8 @@
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/formatted.h"
-#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/text.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/tensor/shapes_only.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cxtrain/strategy/block_ranges.h"
-#include "strategies/pipeline/grid.h"
+#include "strategies/pipeline/stage_model.h"
 #include "support/catch.h"
 
 namespace cxtrain {

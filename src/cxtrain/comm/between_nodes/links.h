@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace cxtrain {
 
@@ -36,6 +37,28 @@ class Links {
   virtual void wait() = 0;
   /// Ends the wait, or the next wait. Any thread may call it.
   virtual void interrupt() noexcept = 0;
+};
+
+/// Returns whether bytes have left for all other nodes, and have come from all of them. `sent`, `received`:
+/// what `Links::send` and `Links::receive` have returned for the bytes. `peers`: by node.
+template <class Peer>
+bool have_moved(const Links& links, const std::vector<Peer>& peers, std::uint64_t Peer::*sent,
+                std::uint64_t Peer::*received) {
+  for (int node = 0; node < links.nodes(); ++node) {
+    const Peer& peer = peers[static_cast<std::size_t>(node)];
+    const bool moved = links.sent(node) >= peer.*sent && links.received(node) >= peer.*received;
+    if (node != links.node() && !moved) return false;
+  }
+  return true;
+}
+
+/// An exchange over the links of a node: a state machine without a thread and without a wait.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// Does all that can be done now. Returns whether that was anything.
+  virtual bool proceed() = 0;
+  virtual bool done() const = 0;
 };
 
 }  // namespace cxtrain

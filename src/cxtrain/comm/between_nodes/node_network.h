@@ -9,7 +9,7 @@
 #include "cxtrain/comm/between_nodes/courier.h"
 #include "cxtrain/comm/between_nodes/node_board.h"
 #include "cxtrain/comm/between_nodes/tcp_links.h"
-#include "cxtrain/config/network_way.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

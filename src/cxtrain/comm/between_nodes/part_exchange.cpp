@@ -53,7 +53,7 @@ bool PartExchange::proceed() {
       start(next);
       progress = true;
     }
-    if (stored_ < started_ && moved(chunk(stored_))) {
+    if (stored_ < started_ && have_moved(links_, chunk(stored_).peers, &Peer::sent, &Peer::arrived)) {
       store(chunk(stored_++));
       progress = true;
     }
@@ -83,15 +83,6 @@ void PartExchange::start(Chunk& next) {
     peer.sent = links_.send(node, {values, bytes});
     peer.arrived = links_.receive(node, {target, bytes});
   }
-}
-
-bool PartExchange::moved(const Chunk& chunk) const {
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
-    const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
-    if (links_.sent(node) < peer.sent || links_.received(node) < peer.arrived) return false;
-  }
-  return true;
 }
 
 void PartExchange::store(Chunk& ready) {

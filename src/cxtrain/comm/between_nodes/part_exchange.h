@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "cxtrain/comm/between_nodes/exchange.h"
 #include "cxtrain/comm/between_nodes/links.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
@@ -66,7 +65,6 @@ class PartExchange final : public Exchange {
   void begin(PartedArray& array);
   Chunk& chunk(std::size_t index) { return window_[index % kWindow]; }
   void start(Chunk& next);
-  bool moved(const Chunk& chunk) const;
   void store(Chunk& ready);
   /// Returns where this node's values of a part lie, in place or in `memory`.
   std::byte* values_of(int part, const Chunk& chunk, std::byte* memory);

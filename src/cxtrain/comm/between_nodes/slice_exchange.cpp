@@ -35,10 +35,12 @@ bool SliceExchange::proceed() {
     if (may_send_values()) {
       if (started_ < stored_ + kWindow) send_values(), progress = true;
       // The results overwrite the values that were sent.
-    } else if (folded_ < started_ && moved(chunk(folded_), &Peer::values_sent, &Peer::values_received)) {
+    } else if (folded_ < started_ &&
+               have_moved(links_, chunk(folded_).peers, &Peer::values_sent, &Peer::values_received)) {
       fold(), progress = true;
     }
-    if (stored_ < folded_ && moved(chunk(stored_), &Peer::result_sent, &Peer::result_received)) {
+    if (stored_ < folded_ &&
+        have_moved(links_, chunk(stored_).peers, &Peer::result_sent, &Peer::result_received)) {
       const Chunk& complete = chunk(stored_++);
       if (complete.values == complete.memory.data())
         array_->write(complete.first, complete.last, complete.values);
@@ -91,16 +93,6 @@ void SliceExchange::fold() {
     peer.result_sent = links_.send(node, {result, own.size()});
     peer.result_received = links_.receive(node, {ready.values + theirs.begin, theirs.size()});
   }
-}
-
-bool SliceExchange::moved(const Chunk& chunk, std::uint64_t Peer::*sent,
-                          std::uint64_t Peer::*received) const {
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
-    const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
-    if (links_.sent(node) < peer.*sent || links_.received(node) < peer.*received) return false;
-  }
-  return true;
 }
 
 }  // namespace cxtrain

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "cxtrain/comm/between_nodes/exchange.h"
 #include "cxtrain/comm/between_nodes/links.h"
 
 namespace cxtrain {
@@ -78,8 +77,6 @@ class SliceExchange final : public Exchange {
   bool may_send_values() const { return started_ < chunks_ && started_ < folded_ + kLead; }
   void send_values();
   void fold();
-  /// Whether these bytes of a chunk have left for all peers, and have come from all peers.
-  bool moved(const Chunk& chunk, std::uint64_t Peer::*sent, std::uint64_t Peer::*received) const;
 
   Links& links_;
   const std::size_t chunk_bytes_;

@@ -1,7 +1,8 @@
 #include "cxtrain/comm/between_nodes/tcp_links.h"
 
+// glibc's <netinet/tcp.h> lacks the newer fields of tcp_info, and cannot be included beside this header.
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -11,6 +12,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -18,7 +21,6 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/network.h"
 #include "cxtrain/comm/between_nodes/tcp_handshake.h"
-#include "cxtrain/comm/between_nodes/tcp_info.h"
 #include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
@@ -35,10 +37,8 @@ static_assert(std::is_trivially_copyable_v<Listener>);
 
 /// Where ranks on this machine, or on another one, reach the listener.
 std::vector<std::uint32_t> addresses_of(const Listener& listener, bool same_machine) {
-  std::vector<std::uint32_t> addresses;
-  for (const std::uint32_t address : listener.addresses) {
-    if (address != 0) addresses.push_back(address);
-  }
+  std::vector<std::uint32_t> addresses(listener.addresses.begin(), listener.addresses.end());
+  std::erase(addresses, 0U);
   if (same_machine) addresses.push_back(htonl(INADDR_LOOPBACK));
   return addresses;
 }
@@ -80,6 +80,18 @@ std::uint64_t move_some(std::deque<Bytes>& queue, int node, const Call& call) {
     moved += static_cast<std::uint64_t>(n);
   }
   return moved;
+}
+
+/// Returns the use of a socket's connection to a node, as the kernel counts it. Absent if the kernel does not
+/// (before Linux 4.10).
+std::optional<ConnectionUse> use_of_connection(int socket, int node) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  constexpr std::size_t kNeeded = offsetof(tcp_info, tcpi_busy_time) + sizeof info.tcpi_busy_time;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || size < kNeeded) return std::nullopt;
+  return ConnectionUse{.node = node,
+                       .bytes = static_cast<std::int64_t>(info.tcpi_bytes_acked),
+                       .seconds = 1e-6 * static_cast<double>(info.tcpi_busy_time)};
 }
 
 }  // namespace
@@ -186,7 +198,7 @@ std::string TcpLinks::congestion_control() const {
 }
 
 bool TcpLinks::set_congestion_control(const std::string& algorithm) {
-  return std::all_of(streams_.begin(), streams_.end(), [&](const Stream& each) {
+  return std::ranges::all_of(streams_, [&](const Stream& each) {
     return !each.socket || setsockopt(each.socket.get(), IPPROTO_TCP, TCP_CONGESTION, algorithm.data(),
                                       static_cast<socklen_t>(algorithm.size())) == 0;
   });

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <optional>
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
@@ -50,9 +49,7 @@ Mailbox::Mailbox(const MpiComm& comm, const MpiComm& node_comm)
   });
 }
 
-bool Mailbox::reaches(int rank) const {
-  return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end();
-}
+bool Mailbox::reaches(int rank) const { return std::ranges::find(ranks_, rank) != ranks_.end(); }
 
 std::size_t Mailbox::bytes_of(std::span<const at::Tensor> tensors) {
   std::size_t bytes = 0;
@@ -66,7 +63,7 @@ std::size_t Mailbox::bytes_of(std::span<const at::Tensor> tensors) {
 std::shared_ptr<SharedMemory> Mailbox::free_memory(std::size_t bytes) {
   const std::size_t needed = std::bit_ceil(sizeof(Seal) + bytes);
   const auto fits = [needed](const auto& each) { return each->bytes() == needed && is_free(*each); };
-  const auto found = std::find_if(own_.begin(), own_.end(), fits);
+  const auto found = std::ranges::find_if(own_, fits);
   if (found != own_.end()) return *found;
   if (own_.size() == kMaxPieces) return nullptr;
   std::shared_ptr<SharedMemory> made = SharedMemory::create(needed);

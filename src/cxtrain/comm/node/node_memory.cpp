@@ -43,8 +43,7 @@ MemPool::MemPool(std::shared_ptr<std::byte> memory, std::span<const std::size_t>
 
 void* MemPool::take(std::size_t bytes) {
   if (bytes < kSmallest) return nullptr;
-  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
-                                     [](const Size& s, auto b) { return s.bytes > b; });
+  const auto size = std::ranges::lower_bound(sizes_, bytes, std::greater{}, &Size::bytes);
   if (size == sizes_.end() || size->bytes != bytes || size->free.empty()) return nullptr;
   void* const slot = size->free.back();
   size->free.pop_back();
@@ -57,8 +56,7 @@ void* MemPool::take(std::size_t bytes) {
 }
 
 void MemPool::give(void* slot) noexcept {
-  const auto size =
-      std::upper_bound(sizes_.begin(), sizes_.end(), slot, [](auto* p, const Size& s) { return p < s.end; });
+  const auto size = std::ranges::upper_bound(sizes_, slot, std::less{}, &Size::end);
   size->free.push_back(slot);  // it had room for all
   --taken_;
 }

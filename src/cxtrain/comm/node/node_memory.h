@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cxtrain/comm/node/node_arena.h"
-#include "cxtrain/comm/node/shared_memory.h"
 #include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/memory/malloc_tuning.h"
 

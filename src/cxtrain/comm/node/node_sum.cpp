@@ -50,7 +50,7 @@ void NodeSum::read(std::size_t first, std::size_t last, std::byte* to) {
   const auto [begin, end] = elements_of(first, last);
   sums_.resize((end - begin) * element_);
   // All values of a block decide on its power of two, also the values between the slices.
-  if (in_blocks()) std::fill(sums_.begin(), sums_.end(), std::byte{0});
+  if (in_blocks()) std::ranges::fill(sums_, std::byte{0});
   sum_over_node(begin, end, sums_.data());
   if (in_blocks()) return round_to_scaled(sum_.dtype, sums_.data(), to, end - begin);
   round_to_bfloat16(sum_.dtype, sums_.data(), to, end - begin);
@@ -88,8 +88,7 @@ void NodeSum::spread(std::size_t first, std::size_t last, const std::byte* from)
 template <class Work>
 void NodeSum::for_each_part(std::size_t first, std::size_t last, const Work& work) const {
   const std::size_t begin = range_.begin + first, end = range_.begin + last;
-  auto values = std::partition_point(values_.begin(), values_.end(),
-                                     [&](const Values& each) { return each.last <= begin; });
+  auto values = std::ranges::partition_point(values_, [&](const Values& each) { return each.last <= begin; });
   for (; values != values_.end() && values->first < end; ++values) {
     const std::size_t from = std::max(begin, values->first), to = std::min(end, values->last);
     if (from < to) work(*values, from - values->first, from - begin, to - from);

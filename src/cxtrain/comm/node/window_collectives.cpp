@@ -308,10 +308,7 @@ void WindowCollectives::sum_block(const Location& memory, c10::ScalarType dtype,
 
 std::span<const WindowCollectives::Part> WindowCollectives::parts_of(std::span<const Slice> slices,
                                                                      std::size_t begin, std::size_t end) {
-  const auto starts_after = [](std::size_t position, const Slice& slice) {
-    return position < static_cast<std::size_t>(slice.offset);
-  };
-  auto slice = std::upper_bound(slices.begin(), slices.end(), begin, starts_after);
+  auto slice = std::ranges::upper_bound(slices, static_cast<std::int64_t>(begin), {}, &Slice::offset);
   if (slice != slices.begin()) --slice;
   parts_.clear();
   for (; slice != slices.end() && static_cast<std::size_t>(slice->offset) < end; ++slice) {

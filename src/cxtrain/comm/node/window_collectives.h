@@ -15,7 +15,7 @@
 #include "cxtrain/comm/node/node_barrier.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/comm/node/shared_memory.h"
-#include "cxtrain/config/network_way.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

@@ -80,8 +80,7 @@ bool read_row_time(std::string_view event, std::int64_t& step, double& seconds) 
   seconds = read.wall_time();
   const auto& values = read.summary().value();
   return step >= 0 && std::isfinite(seconds) &&
-         std::any_of(values.begin(), values.end(),
-                     [](const auto& value) { return value.has_simple_value(); });
+         std::ranges::any_of(values, [](const auto& value) { return value.has_simple_value(); });
 }
 
 EventWriter::EventWriter(Filesystem& files, const std::string& directory)

@@ -1,12 +1,12 @@
+#include "cxtrain/config/plan.h"
+
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
-#include "cxtrain/base/counted.h"
-#include "cxtrain/base/joined.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/number_ranges.h"
-#include "cxtrain/base/readable_bytes.h"
-#include "cxtrain/config/plan.h"
+#include "cxtrain/base/text.h"
 
 namespace cxtrain {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kNodeLines = 4;  // more nodes of different layout than th
 std::pair<std::vector<int>, bool> distinct(const std::vector<int>& numbers) {
   std::vector<int> first;
   for (const int number : numbers) {
-    if (std::find(first.begin(), first.end(), number) == first.end()) first.push_back(number);
+    if (std::ranges::find(first, number) == first.end()) first.push_back(number);
   }
   return {first, first.size() < numbers.size()};
 }
@@ -58,7 +58,7 @@ std::vector<NodeLayout> layouts(const Plan& plan) {
       groups.push_back(std::move(node));
     }
   }
-  for (NodeLayout& group : groups) std::sort(group.ranks.begin(), group.ranks.end());
+  for (NodeLayout& group : groups) std::ranges::sort(group.ranks);
   return groups;
 }
 
@@ -105,11 +105,8 @@ std::string given_arguments(const Arguments& arguments) {
 
 /// The memory of the rank that needs most.
 std::string memory_text(const std::vector<RankMemory>& memory) {
-  const auto most =
-      std::max_element(memory.begin(), memory.end(),
-                       [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
-  const bool equal =
-      std::all_of(memory.begin(), memory.end(), [&](const RankMemory& each) { return each == *most; });
+  const auto most = std::ranges::max_element(memory, {}, &RankMemory::total);
+  const bool equal = std::ranges::all_of(memory, [&](const RankMemory& each) { return each == *most; });
   return readable_bytes(most->total()) +
          (equal ? " a rank" : " on rank " + std::to_string(most - memory.begin())) + ": parameters " +
          readable_bytes(most->parameters) + ", gradients " + readable_bytes(most->gradients) +
@@ -117,6 +114,18 @@ std::string memory_text(const std::vector<RankMemory>& memory) {
 }
 
 const char* on_off(bool on) { return on ? "on" : "off"; }
+
+using Json = nlohmann::ordered_json;
+
+Json problems_json(const std::vector<Problem>& problems, bool with_hint) {
+  Json list = Json::array();
+  for (const Problem& problem : problems) {
+    Json entry{{"option", problem.option}, {"message", problem.message}};
+    if (with_hint) entry["hint"] = problem.hint;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -164,6 +173,25 @@ std::string to_text(const Plan& plan) {
     }
   }
   return out.str();
+}
+
+std::string to_json(const Plan& plan) {
+  Json json = json_of(plan);
+  json["warnings"] = problems_json(plan.warnings, false);
+  json["errors"] = problems_json(plan.errors, true);
+  if (plan.deterministic_warn_only) json["deterministic"] = "warn";
+  // Beyond the contract's fields: only what somebody asked for.
+  const bool split = plan.devices_per_rank > 1;
+  if (split) json["devices_per_rank"] = plan.devices_per_rank;
+  for (Json& rank : json["ranks"]) {
+    if (!split) rank.erase("devices");
+    if (!split || rank["gpus"].empty()) rank.erase("gpus");
+  }
+  if (plan.replicas > 1) json["replicas"] = plan.replicas;
+  for (const auto& [name, value] : plan.strategy_arguments.values()) {
+    if (plan.strategy_arguments.given(name)) json["strategy_arguments"][name] = value;
+  }
+  return text_of_json(json);
 }
 
 }  // namespace cxtrain
