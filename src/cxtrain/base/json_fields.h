@@ -24,12 +24,11 @@
 ///
 ///     struct Node {
 ///       std::string hostname;
-///       int cores = 1;
 ///       std::vector<Gpu> gpus;
+///       int cores = 1;
 ///       void fields(auto&& field) {
-///         field("hostname", hostname);
+///         CXTRAIN_EACH(field, hostname, gpus);  // base/each_field.h
 ///         field("cores", cores, in_json::AtLeast{1});
-///         field("gpus", gpus);
 ///       }
 ///     };
 ///
