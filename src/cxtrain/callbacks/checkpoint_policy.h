@@ -37,9 +37,10 @@ class CheckpointPolicy {
   bool due_after_step(std::int64_t global_step) const {
     return rules_.every_n_train_steps > 0 && global_step % rules_.every_n_train_steps == 0;
   }
+  /// `epoch` counts from 0.
   bool due_after_epoch(std::int64_t epoch) const {
     return rules_.every_n_epochs > 0 && (epoch + 1) % rules_.every_n_epochs == 0;
-  }  ///< `epoch` counts from 0
+  }
 
   /// A checkpoint to write, before it has a name.
   struct Decision {

@@ -1,6 +1,7 @@
 #include "cxtrain/callbacks/loss_spike.h"
 
 #include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>

@@ -25,8 +25,6 @@ double median_without(std::span<const double> values, std::size_t left_out) {
 constexpr double kMinSteps = 5, kMaxSteps = 5000;  // the number of steps in a window
 constexpr double kWindowSeconds = 0.6;
 
-std::string in_milliseconds(double seconds) { return formatted("%.3g ms", 1000 * seconds); }
-
 }  // namespace
 
 std::optional<StragglerDetector::Straggler> StragglerDetector::add(std::span<const double> seconds) {
@@ -111,9 +109,9 @@ void Stragglers::exchange(Run& run) {
   const double lost = (found->seconds - found->others_seconds) / std::max(step_seconds, found->seconds);
   log_warning("rank " + std::to_string(found->rank) + " on " + host + " is slower than the other ranks: " +
                   std::to_string(std::lround(100 * lost)) + " % of the time is lost waiting for it (step " +
-                  std::to_string(run.global_step()) + "; a step takes it " + in_milliseconds(found->seconds) +
-                  " without what it waits for others, and the others " +
-                  in_milliseconds(found->others_seconds) + ")",
+                  std::to_string(run.global_step()) + "; a step takes it " +
+                  milliseconds_text(found->seconds) + " without what it waits for others, and the others " +
+                  milliseconds_text(found->others_seconds) + ")",
               {.event = RunEvent::Kind::straggler, .step = run.global_step()});
 }
 

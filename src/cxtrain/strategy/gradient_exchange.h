@@ -11,6 +11,7 @@
 #include "cxtrain/comm/connection_use.h"
 #include "cxtrain/reduce/gradient_shard.h"
 #include "cxtrain/reduce/rehearsal.h"
+#include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/tensor/piece.h"
 

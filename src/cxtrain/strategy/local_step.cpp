@@ -196,10 +196,10 @@ StepResult LocalStrategy::step(StepPlan& plan) {
 }
 
 StepOutput LocalStrategy::training_step(const MicroStep& step) {
+  if (backward_ == Backward::apart && step.batch.size == 0) return {};
   const PhaseScope phase(Phase::forward);
   StepOutput output;
   if (backward_ == Backward::apart) {
-    if (step.batch.size == 0) return {};
     const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
     output = module_->training_step(step.batch, step.batch_idx);
   } else {
