@@ -1,4 +1,3 @@
-
 #include <torch/nn/modules/linear.h>
 
 #include <functional>

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cxtrain/report/file_loggers.h"
-#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/read_run.h"
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-/// What a process that crashes leaves behind: where it was.
+/// Where a process was that crashes, and where a process is that hangs.
 namespace cxtrain {
 
 /// From now on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, and so what `std::terminate` does) of any

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 
@@ -12,7 +11,8 @@ namespace cxtrain {
 /// Returns the text of a file without the blanks and line ends behind it; empty if the file cannot be read.
 inline std::string kernel_text(const std::string& path) {
   std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::getline(file, text, '\0');  // which reports a failed read by its state; iterators of a buffer throw
   return text.substr(0, text.find_last_not_of(" \n") + 1);
 }
 

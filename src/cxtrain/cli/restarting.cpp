@@ -11,6 +11,7 @@
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/values.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
 #include "cxtrain/trainer/resume.h"

@@ -8,7 +8,7 @@
 #include "cxtrain/config/values.h"
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_rows.h"
-#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {

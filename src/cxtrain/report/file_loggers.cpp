@@ -5,7 +5,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/config/values.h"
-#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {

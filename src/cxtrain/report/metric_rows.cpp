@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/config/values.h"
-#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/read_run.h"
 
 namespace cxtrain {
 namespace {

@@ -10,6 +10,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/metric_rows.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 

@@ -12,6 +12,7 @@
 #include "cxtrain/base/text.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
 

@@ -4,7 +4,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/png.h"
-#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/read_run.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/state/state_dict.h"
 
