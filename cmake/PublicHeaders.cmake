@@ -44,6 +44,7 @@ set(CXTRAIN_PLUGIN_HEADERS
 # For strategies.
 list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/phase_clock.h
+  cxtrain/base/transformed.h
   cxtrain/cluster/world.h
   cxtrain/accelerator/make_communicator.h
   cxtrain/comm/node/node_memory.h
