@@ -196,7 +196,8 @@ bool is_handled_by_others(const struct sigaction& action) {
 constexpr int kMaxFramesOfThread = 100;
 constexpr int kHandlersFrames = 2;  ///< the handler's own, and the one that the kernel puts there
 
-/// What the interrupted thread writes; -1: it has not been there.
+/// The stack that the handler writes in the main thread, and the number of its frames; -1: the handler has
+/// not run yet.
 std::array<void*, kMaxFramesOfThread> thread_frames;
 std::atomic<int> thread_frames_taken{-1};
 

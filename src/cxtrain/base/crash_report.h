@@ -20,11 +20,11 @@ void report_crashes(int rank);
 /// `file`: an existing one; appended to. Empty: none. Where it cannot be opened there is none.
 void report_crashes_to(const std::string& file);
 
-/// Where this process's main thread is, for a thread that looks after it: its stack, innermost first, a line
-/// for each frame with the function, where the file that it is in tells its name, and its place in the file
-/// (`addr2line -Cfe FILE PLACE` finds the line of the source). The thread is interrupted for that by SIGURG,
-/// which is ignored otherwise. Says so where the thread does not answer within `patience`. One caller at a
-/// time.
+/// Returns the stack of this process's main thread, the innermost frame first, with a line for each frame:
+/// the function, if the symbols of the frame's file have a name, the file, and the place in the file
+/// (`addr2line -Cfe FILE PLACE` prints the line of the source). SIGURG interrupts the main thread for the
+/// stack; otherwise a process ignores SIGURG. If the main thread does not answer within `patience`, the text
+/// reports that. Another thread calls the function, one caller at a time.
 std::string stack_of_main_thread(std::chrono::milliseconds patience);
 
 }  // namespace cxtrain

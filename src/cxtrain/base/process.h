@@ -30,11 +30,10 @@ std::string cuda_library_path();
 /// The name of this machine, as gethostname(2) gives it.
 std::string hostname();
 
-/// The training step that this process is in, for whoever reports what goes wrong, a signal's handler among
-/// them.
+/// The training step of this process, for reports of errors. Handlers of signals may read the step.
 class CurrentStep {
  public:
-  /// `step`: optimizer steps done; -1: no training goes on.
+  /// `step`: number of optimizer steps done; -1: no training is running.
   static void set(std::int64_t step) noexcept;
   static std::int64_t get() noexcept;
 };

@@ -10,16 +10,16 @@
 
 namespace cxtrain {
 
-/// Tells whether a loss has left the range that it had. What is usual is the median of the last losses, and
-/// their spread 1.4826 times the median of their distances from it: the standard deviation where they are
-/// normally distributed, and a few odd ones among them change neither
+/// Detects losses above the range of the last losses. The usual loss is the median of the last losses. The
+/// spread is 1.4826 times the median of their distances from the usual loss, which is the standard deviation
+/// of normally distributed losses. A few outliers change neither number
 /// (https://en.wikipedia.org/wiki/Median_absolute_deviation). Pure.
 class SpikeDetector {
  public:
   struct Limits {
-    std::size_t window = 100;  ///< losses that say what is usual; before a fifth of them there is no verdict
+    std::size_t window = 100;  ///< number of last losses; a fifth of them must come before the first spike
     double deviations = 10;    ///< above the median, in spreads
-    std::size_t in_a_row = 3;  ///< so many losses; a single one may be an odd batch
+    std::size_t in_a_row = 3;  ///< losses that make a spike; a single high loss may come from an odd batch
   };
   struct Spike {
     double usual = 0;  ///< the median
@@ -29,14 +29,14 @@ class SpikeDetector {
 
   explicit SpikeDetector(const Limits& limits) : limits_(limits) {}
 
-  /// The next loss; one that is not finite is above every range. Returns a spike once, when it is long
-  /// enough. One that lasts as long as the window has become usual.
+  /// Adds the next loss; a loss that is not finite is above every range. Returns a spike once, when the spike
+  /// is long enough. Losses of a spike that lasts as long as the window become usual.
   std::optional<Spike> add(double loss);
 
  private:
   Limits limits_;
   std::deque<double> usual_;   ///< the last losses that were no spike
-  std::deque<double> spiked_;  ///< those since, in a row, that are
+  std::deque<double> spiked_;  ///< the losses of the spike under way
 };
 
 /// Looks whether the loss explodes: each rank at its own, so that the one is named whose samples it comes

@@ -12,17 +12,18 @@
 
 namespace cxtrain {
 
-/// Tells whether one rank is slower than the others, from what each takes for its own work in a step. A rank
-/// counts as slower when it was the slowest in several windows of steps in a row, clearly in each and a good
-/// deal in most of them: what happens once, or to one rank after the other, is noise. Pure.
+/// Detects a rank that is slower than the others, by the time that each rank takes for its own work in a
+/// step. A rank is slower if it was the slowest in several windows of steps in a row: by a clear margin in
+/// each window, and by a large margin in most windows. A delay that happens once, or to one rank after the
+/// other, is noise. Pure.
 class StragglerDetector {
  public:
-  /// A rank that is found has taken so much more than the others, of which the median counts: in each of
-  /// `windows` windows, and in all but less than half of them (of four: three).
+  /// Least shares by which the time of a slow rank exceeds the median of the other ranks: `in_each` of the
+  /// `windows` windows, and `in_most` of them, which is more than half (three of four).
   struct Limits {
     double in_each = 0.05, in_most = 0.15;
     std::size_t windows = 4;
-    double seconds = 0.001;  ///< of a step; what costs less is not worth a word
+    double seconds = 0.001;  ///< least delay of a step that is reported
   };
   struct Straggler {
     int rank = 0;
@@ -32,19 +33,20 @@ class StragglerDetector {
   StragglerDetector() : StragglerDetector(Limits{}) {}
   explicit StragglerDetector(const Limits& limits) : limits_(limits) {}
 
-  /// `seconds`: each rank's own work in a step of the next window, of at least two ranks. Returns a rank that
-  /// has become slower, once: again only after as many windows in which it was not.
+  /// `seconds`: the own work of each rank in a step of the next window; at least two ranks. Returns a rank
+  /// that has become slower. Returns the rank again only after `windows` windows in which the rank was not
+  /// slower.
   std::optional<Straggler> add(std::span<const double> seconds);
 
  private:
   Limits limits_;
   int slowest_ = -1;
-  std::vector<Straggler> in_a_row_;  ///< windows in which it was `slowest_`
-  int found_ = -1;                   ///< that was told of
-  std::size_t recovered_ = 0;        ///< windows since in which it was not slower
+  std::vector<Straggler> in_a_row_;  ///< windows in which `slowest_` was the slowest rank
+  int found_ = -1;                   ///< the rank that was returned last
+  std::size_t recovered_ = 0;        ///< windows since then in which `found_` was not slower
 };
 
-/// What a step takes when nothing comes between: the mean of the shortest three fifths.
+/// Returns the time of an undisturbed step: the mean of the shortest three fifths of `steps`.
 double typical_step(std::vector<double> steps);
 
 /// Says on rank 0 when a rank is slower than the others, which wait for it: the rank, its host, and how much

@@ -14,9 +14,10 @@ std::optional<std::int64_t> seconds_of_time(std::string_view text);
 /// The seconds of a time that Slurm prints: "1-02:03:04", "02:03:04", "3:04"; absent for words ("UNLIMITED").
 std::optional<double> seconds_of_slurm_time(std::string_view text);
 
-/// How many seconds from now the batch system ends this job: as the environment says (`seconds_to_job_end`:
-/// Slurm 23.02 and newer), else as squeue(1) does, which is waited for, for seconds at most. Absent where
-/// there is no job, no end, or no answer. For one rank: ten thousand would be too many to ask.
+/// Returns the seconds from now until the batch system ends this job. The environment has the end since Slurm
+/// 23.02 (`seconds_to_job_end`); otherwise squeue(1) prints the end, within a few seconds. Absent if there is
+/// no job, if the job has no end, or if squeue does not answer. One rank calls the function, since Slurm
+/// could not answer thousands of ranks.
 std::optional<double> ask_seconds_to_job_end();
 
 }  // namespace cxtrain

@@ -39,8 +39,9 @@ class Links {
   virtual void interrupt() noexcept = 0;
 };
 
-/// Returns whether bytes have left for all other nodes, and have come from all of them. `sent`, `received`:
-/// what `Links::send` and `Links::receive` have returned for the bytes. `peers`: by node.
+/// Returns whether the bytes of an exchange have left for all other nodes, and have come from all other
+/// nodes. `peers`: by node. `sent`, `received`: the members with the results of `Links::send` and
+/// `Links::receive`.
 template <class Peer>
 bool have_moved(const Links& links, const std::vector<Peer>& peers, std::uint64_t Peer::*sent,
                 std::uint64_t Peer::*received) {
