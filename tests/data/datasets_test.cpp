@@ -1,6 +1,9 @@
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/tensor.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -63,6 +66,34 @@ TEST_CASE("consecutive rows are a view, others a copy", "[dataset]") {
   CHECK(batch.size == 0);
   CHECK(batch.tensors.empty());
   CHECK(batch.indices.empty());
+}
+
+TEST_CASE("rows are copied, however they lie in memory", "[dataset]") {
+  const at::Tensor x = at::arange(240, at::TensorOptions().dtype(at::kFloat)).view({12, 20});
+  const std::vector<std::int64_t> which{11, 0, 0, 3, 7, 2};
+  for (const at::Tensor& source :
+       {x, x.to(at::kByte), x.t().contiguous().t(), x.slice(1, 3, 9), at::complex(x, x).conj(),
+        at::imag(at::complex(x, x).conj()), x.select(1, 0), at::empty({12, 0})}) {
+    INFO(source.sizes() << " " << source.strides());
+    CHECK(gather_rows(source, which).equal(source.index_select(0, at::tensor(which))));
+  }
+}
+
+TEST_CASE("many rows are copied by several threads", "[dataset]") {
+  const at::Tensor x = at::arange(1 << 20).view({512, 2048});
+  std::vector<std::int64_t> which;
+  for (std::int64_t i = 0; i < 512; ++i) which.push_back(i * 37 % 512);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(3);
+  const at::Tensor rows = gather_rows(x, which);
+  at::set_num_threads(threads);
+  CHECK(rows.equal(x.index_select(0, at::tensor(which))));
+}
+
+TEST_CASE("a row that is not there is refused", "[dataset]") {
+  const at::Tensor x = at::arange(5);
+  for (const std::vector<std::int64_t>& which : {std::vector<std::int64_t>{0, 5}, {4, 5}, {-1, 0}, {3, -1}})
+    CHECK_THROWS_WITH(gather_rows(x, which), contains("of a tensor with 5 rows"));
 }
 
 TEST_CASE("a batch can take part in autograd", "[dataset]") {

@@ -1,12 +1,14 @@
 #include "cxtrain/data/tensor_dataset.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/index_select.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/text.h"
@@ -20,24 +22,51 @@ bool consecutive(std::span<const std::int64_t> indices) {
          }) == indices.end();
 }
 
+/// Whether the values of each row lie side by side in the host's memory.
+bool has_rows_in_memory(const at::Tensor& source) {
+  return source.is_cpu() && source.is_contiguous() && !source.is_conj() && !source.is_neg();
+}
+
+/// Copies the rows of `source` at `indices` to `rows`. For a small batch ATen's index_select takes several
+/// times as long.
+void copy_rows(const at::Tensor& source, std::span<const std::int64_t> indices, const at::Tensor& rows) {
+  const std::size_t bytes = rows.nbytes() / indices.size();
+  if (bytes == 0) return;
+  const auto* const from = static_cast<const std::byte*>(source.const_data_ptr());
+  auto* const to = static_cast<std::byte*>(rows.mutable_data_ptr());
+  constexpr std::int64_t kBytesOfThread = 128 << 10;
+  const std::int64_t rows_of_thread =
+      std::max<std::int64_t>(1, kBytesOfThread / static_cast<std::int64_t>(bytes));
+  at::parallel_for(0, rows.size(0), rows_of_thread, [&](std::int64_t begin, std::int64_t end) {
+    for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row)
+      std::memcpy(to + row * bytes, from + static_cast<std::size_t>(indices[row]) * bytes, bytes);
+  });
+}
+
 }  // namespace
 
 at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices, bool pin_memory) {
   // Samples have no gradient, so the autograd layer of the dispatcher has nothing to do here.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto count = static_cast<std::int64_t>(indices.size());
+  for (const std::int64_t index : indices) {
+    if (index < 0 || index >= source.size(0))
+      throw DataError("row " + std::to_string(index) + " of a tensor with " + std::to_string(source.size(0)) +
+                      " rows was asked for");
+  }
   if (consecutive(indices)) {
     const at::Tensor rows = source.narrow(0, indices.empty() ? 0 : indices.front(), count);
     return pin_memory ? rows.pin_memory() : rows;
   }
-  // The indices are only read; from_blob has no const form.
-  const at::Tensor index =
-      at::from_blob(const_cast<std::int64_t*>(indices.data()), {count}, at::TensorOptions().dtype(at::kLong));
-  if (!pin_memory) return at::index_select(source, 0, index);
-  std::vector<std::int64_t> shape = source.sizes().vec();
+  c10::DimVector shape(source.sizes());
   shape[0] = count;
-  at::Tensor rows = at::empty(shape, source.options().pinned_memory(true));
-  at::index_select_out(rows, source, 0, index);
+  const at::Tensor rows = at::empty(shape, source.options().pinned_memory(pin_memory));
+  if (has_rows_in_memory(source)) {
+    copy_rows(source, indices, rows);
+  } else {
+    for (std::int64_t row = 0; row < count; ++row)
+      rows.select(0, row).copy_(source.select(0, indices[static_cast<std::size_t>(row)]));
+  }
   return rows;
 }
 

@@ -8,9 +8,10 @@
 
 namespace cxtrain {
 
-/// Returns the rows of `source` at `indices`: a view without a copy if the indices are consecutive, else a
-/// new tensor. With `pin_memory` (`SampleContext`) always a new tensor, page-locked. Takes a few microseconds
-/// for a small batch. Several threads may call it. Each index lies in [0, source.size(0)).
+/// Returns the rows of `source`, a CPU tensor, at `indices`: a view without a copy if the indices are
+/// consecutive, else a new tensor. With `pin_memory` (`SampleContext`) always a new tensor, page-locked.
+/// Takes about a microsecond for a small batch if `source` is contiguous. Several threads may call it. Throws
+/// DataError if an index is not in [0, source.size(0)).
 at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices,
                        bool pin_memory = false);
 

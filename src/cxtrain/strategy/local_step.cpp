@@ -40,9 +40,10 @@ StepOutput forward_step(Trainable& module, const Batch& batch, std::int64_t batc
 }
 
 StepOutput detached(StepOutput output) {
-  if (output.loss.defined()) output.loss = output.loss.detach();
+  // What `detach` returns, without the dispatcher.
+  if (output.loss.defined()) output.loss = output.loss.tensor_data();
   for (auto& [name, tensor] : output.extras) {
-    if (tensor.defined()) tensor = tensor.detach();
+    if (tensor.defined()) tensor = tensor.tensor_data();
   }
   return output;
 }
