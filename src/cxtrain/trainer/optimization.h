@@ -82,11 +82,6 @@ class Optimization final : public Stateful, public OptimizerList {
     for (const auto& optimizer : optimizers_) optimizer->rate().hold();
   }
 
-  // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
-  std::string state_key() const override { return "optimization"; }
-  void save(StateDict& state) const override;
-  void load(const StateDict& state) override;
-
   const std::vector<Piece>& pieces() const override { return pieces_; }
   std::vector<Piece> pieces_in_model() const override;
   /// The parameters of all optimizers.
@@ -108,6 +103,11 @@ class Optimization final : public Stateful, public OptimizerList {
  private:
   std::span<OptimizerRef* const> all() const override { return refs_; }
   void backward(const at::Tensor& loss) override;
+
+  // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
+  std::string state_key() const override { return "optimization"; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
 
   bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   void update_due(const MicroStep& last);
