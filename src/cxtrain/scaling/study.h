@@ -23,7 +23,9 @@ struct ChoiceOf<ScalingMode> {
 struct StudySize {
   int ranks = 1, nodes = 1;
 
-  auto operator<=>(const StudySize&) const = default;  ///< by ranks, then by nodes
+  /// By ranks, then by nodes.
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of a comparison for a pointer
+  auto operator<=>(const StudySize&) const = default;
   void fields(auto&& field) {
     field("ranks", ranks, in_json::AtLeast{1});
     field("nodes", nodes, in_json::AtLeast{1});

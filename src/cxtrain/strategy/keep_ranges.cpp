@@ -55,7 +55,7 @@ bool KeepRanges::left_alone(const torch::nn::Module& model) const {
   return true;
 }
 
-std::optional<Piece> keep_part(const std::string& name, at::Tensor parameter, ElementRange range) {
+std::optional<Piece> keep_part(const std::string& name, const at::Tensor& parameter, ElementRange range) {
   const bool divided = parameter.numel() > 1 && range.size() < parameter.numel();
   if (!divided || is_hollow(parameter) || !parameter.is_contiguous() || !parameter.is_floating_point())
     return std::nullopt;

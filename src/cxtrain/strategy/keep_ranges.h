@@ -52,7 +52,7 @@ class KeepRanges {
 
 /// Makes a parameter hollow, and returns a copy of a range of its elements. Does nothing, and returns
 /// nothing, if the range is the whole parameter, or the parameter cannot be hollow.
-std::optional<Piece> keep_part(const std::string& name, at::Tensor parameter, ElementRange range);
+std::optional<Piece> keep_part(const std::string& name, const at::Tensor& parameter, ElementRange range);
 
 /// Returns what this rank has of the model's parameters and buffers: all elements, or what the rank keeps of
 /// a hollow parameter. The pieces share the memory.
