@@ -22,13 +22,13 @@ bool consecutive(std::span<const std::int64_t> indices) {
          }) == indices.end();
 }
 
-/// Whether the values of each row lie side by side in the host's memory.
+/// Whether the host's memory has the values of each row as they are, side by side.
 bool has_rows_in_memory(const at::Tensor& source) {
   return source.is_cpu() && source.is_contiguous() && !source.is_conj() && !source.is_neg();
 }
 
-/// Copies the rows of `source` at `indices` to `rows`. For a small batch ATen's index_select takes several
-/// times as long.
+/// Copies the rows of `source` at `indices` to `rows`. ATen's index_select takes several times as long for a
+/// small batch.
 void copy_rows(const at::Tensor& source, std::span<const std::int64_t> indices, const at::Tensor& rows) {
   const std::size_t bytes = rows.nbytes() / indices.size();
   if (bytes == 0) return;

@@ -74,8 +74,8 @@ void note_writes(at::TensorList written) {
   }
 }
 
-/// Adds 1 to each element of contiguous float32 tensors. On the host without an operator, which takes longer
-/// than the update of a small model.
+/// Adds 1 to each element of contiguous float32 tensors. A loop does so on the host: an operator takes longer
+/// than the whole update of a small model.
 void add_one(at::TensorList counts) {
   for (const at::Tensor& tensor : counts) {
     if (!tensor.is_cpu()) {
