@@ -11,6 +11,7 @@
 #include "cxtrain/base/huge_pages.h"
 #include "cxtrain/base/stream_copy.h"
 #include "cxtrain/checkpoint/safetensors.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -21,8 +22,8 @@ constexpr std::size_t kPage = 4096;
 /// Bytes [begin, begin + count) of a tensor's values in row-major order.
 void copy_values(const at::Tensor& tensor, std::size_t begin, std::size_t count, char* to) {
   if (count == 0) return;
-  if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
-    stream_copy(to, static_cast<const char*>(tensor.const_data_ptr()) + begin, count);
+  if (is_on_host(tensor)) {
+    stream_copy(to, host_bytes(tensor).data() + begin, count);
     return;
   }
   const auto item = static_cast<std::int64_t>(tensor.element_size());

@@ -3,15 +3,16 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/text.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -22,18 +23,13 @@ bool consecutive(std::span<const std::int64_t> indices) {
          }) == indices.end();
 }
 
-/// Whether the host's memory has the values of each row as they are, side by side.
-bool has_rows_in_memory(const at::Tensor& source) {
-  return source.is_cpu() && source.is_contiguous() && !source.is_conj() && !source.is_neg();
-}
-
 /// Copies the rows of `source` at `indices` to `rows`. ATen's index_select takes several times as long for a
 /// small batch.
 void copy_rows(const at::Tensor& source, std::span<const std::int64_t> indices, const at::Tensor& rows) {
   const std::size_t bytes = rows.nbytes() / indices.size();
   if (bytes == 0) return;
-  const auto* const from = static_cast<const std::byte*>(source.const_data_ptr());
-  auto* const to = static_cast<std::byte*>(rows.mutable_data_ptr());
+  const char* const from = host_bytes(source).data();
+  char* const to = static_cast<char*>(rows.mutable_data_ptr());
   constexpr std::int64_t kBytesOfThread = 128 << 10;
   const std::int64_t rows_of_thread =
       std::max<std::int64_t>(1, kBytesOfThread / static_cast<std::int64_t>(bytes));
@@ -51,22 +47,22 @@ at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> i
   const auto count = static_cast<std::int64_t>(indices.size());
   for (const std::int64_t index : indices) {
     if (index < 0 || index >= source.size(0))
-      throw DataError("row " + std::to_string(index) + " of a tensor with " + std::to_string(source.size(0)) +
-                      " rows was asked for");
+      throw DataError("an index names row " + std::to_string(index) + " of a tensor with " +
+                      std::to_string(source.size(0)) + " rows");
   }
   if (consecutive(indices)) {
     const at::Tensor rows = source.narrow(0, indices.empty() ? 0 : indices.front(), count);
     return pin_memory ? rows.pin_memory() : rows;
   }
+  if (!is_on_host(source)) {
+    const at::Tensor rows =
+        source.index_select(0, at::tensor(at::IntArrayRef(indices.data(), indices.size())));
+    return pin_memory ? rows.pin_memory() : rows;
+  }
   c10::DimVector shape(source.sizes());
   shape[0] = count;
   const at::Tensor rows = at::empty(shape, source.options().pinned_memory(pin_memory));
-  if (has_rows_in_memory(source)) {
-    copy_rows(source, indices, rows);
-  } else {
-    for (std::int64_t row = 0; row < count; ++row)
-      rows.select(0, row).copy_(source.select(0, indices[static_cast<std::size_t>(row)]));
-  }
+  copy_rows(source, indices, rows);
   return rows;
 }
 

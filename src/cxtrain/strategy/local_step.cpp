@@ -40,7 +40,7 @@ StepOutput forward_step(Trainable& module, const Batch& batch, std::int64_t batc
 }
 
 StepOutput detached(StepOutput output) {
-  // What `detach` returns, without the dispatcher.
+  // `tensor_data` returns what `detach` returns, and does not call the dispatcher.
   if (output.loss.defined()) output.loss = output.loss.tensor_data();
   for (auto& [name, tensor] : output.extras) {
     if (tensor.defined()) tensor = tensor.tensor_data();

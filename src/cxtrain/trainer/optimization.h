@@ -104,7 +104,7 @@ class Optimization final : public Stateful, public OptimizerList {
   std::span<OptimizerRef* const> all() const override { return refs_; }
   void backward(const at::Tensor& loss) override;
 
-  // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
+  // The state of the optimizers, the loss scale and the schedules. The state of the model has the parameters.
   std::string state_key() const override { return "optimization"; }
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
